@@ -6,7 +6,7 @@ find_program(CMAKE_CUDA_COMPILER nvcc PATHS /usr/local/cuda/bin REQUIRED)
 
 set(CMAKE_CUDA_ARCHITECTURES ${HIDUP_CUDA_ARCHITECTURES})
 if(NOT HIDUP_CUDA_ARCHITECTURES)
-  # Machine code of each, and PTX of the newest for GPUs that come after it.
+  # Builds machine code for each, and PTX of the newest for later GPUs.
   execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --list-gpu-arch OUTPUT_VARIABLE known
                   COMMAND_ERROR_IS_FATAL ANY)
   foreach(architecture 70 80 90 100)
@@ -18,7 +18,7 @@ if(NOT HIDUP_CUDA_ARCHITECTURES)
   list(APPEND CMAKE_CUDA_ARCHITECTURES ${newest}-virtual)
 endif()
 
-set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the one that cuBLASLt uses
+set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # the runtime that cuBLASLt uses
 enable_language(CUDA)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 does not know that nvcc has C++20
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)

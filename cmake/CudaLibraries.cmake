@@ -1,5 +1,5 @@
-# NCCL and cuBLASLt, for HIDUP_CUDA: from beside the toolkit or where CMAKE_PREFIX_PATH says. What is
-# not there comes from Python's packages, which PyTorch brings with it.
+# NCCL and cuBLASLt, for HIDUP_CUDA: from the toolkit's folder or from CMAKE_PREFIX_PATH, else from
+# Python's packages, which PyTorch brings with it.
 
 # hidup_python_library(NAME FILE HEADER...)
 # Sets NAME_LIBRARY and NAME_INCLUDE_DIR if a package of NVIDIA in Python's folders has both. The package's
@@ -27,8 +27,8 @@ function(hidup_python_library NAME FILE HEADER)
 endfunction()
 
 # hidup_cuda_library(TARGET NAME FILE PACKAGE HEADER...)
-# TARGET is the shared library lib<NAME>; Python's PACKAGE has its FILE and its headers, too. Programs find
-# it by their rpath.
+# TARGET is the library lib<NAME>; Python's PACKAGE also has its FILE and headers. Programs find it by
+# their rpath.
 function(hidup_cuda_library TARGET NAME FILE PACKAGE HEADER)
   string(TOUPPER ${NAME} UPPER)
   find_path(${UPPER}_INCLUDE_DIR ${HEADER} HINTS ${CUDAToolkit_INCLUDE_DIRS})

@@ -1,8 +1,8 @@
-# Everything here is a Debian 12 package; the README says why each is used.
+# All packages here are in Debian 12; the README gives their uses.
 find_package(Threads REQUIRED)
 find_package(MPI REQUIRED COMPONENTS C)
 find_package(HDF5 REQUIRED COMPONENTS C)
-# Later versions have the functions of HDF5 1.10, which Debian 12 has, too.
+# Selects the functions of HDF5 1.10, which later versions have, too.
 target_compile_definitions(HDF5::HDF5 INTERFACE H5_USE_110_API)
 find_package(yaml-cpp REQUIRED)
 find_package(fmt REQUIRED)
@@ -35,7 +35,7 @@ if(NOT HIDUP_SANITIZE)
 endif()
 
 find_program(CCACHE ccache)
-if(CCACHE)  # by default it passes sources with compiled headers on to the compiler
+if(CCACHE)  # by default ccache does not cache sources with compiled headers
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
                                   ${CCACHE})
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)

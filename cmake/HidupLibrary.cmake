@@ -1,19 +1,19 @@
 # Compiler settings that every target of the project shares.
 add_library(hidup_options INTERFACE)
-# -Wrestrict reports std::string operations that are right (GCC 12, bug 105329).
+# -Wrestrict reports correct std::string operations (GCC 12, bug 105329).
 set(warnings -Wall -Wextra -Wshadow -Wno-restrict -Wno-missing-field-initializers)
-if(HIDUP_COMPILED_HEADERS)  # so do these two at -O3, of strings in compiled headers
+if(HIDUP_COMPILED_HEADERS)  # these two report correct strings at -O3
   list(APPEND warnings -Wno-array-bounds -Wno-stringop-overflow)
 endif()
-if(CMAKE_UNITY_BUILD)  # a source that another includes is taken for a header there
+if(CMAKE_UNITY_BUILD)  # a source that another one includes counts as a header
   list(APPEND warnings -Wno-subobject-linkage)
 endif()
 if(HIDUP_WERROR)
   list(APPEND warnings -Werror)
 endif()
 target_compile_options(hidup_options INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${warnings};-Wpedantic>")
-# GCC clears up its own memory from 128 MB on, which takes a tenth of a build; no source needs more than
-# 1.2 GB if it waits for a gigabyte.
+# GCC collects garbage from 128 MB on, which takes a tenth of a build. If it waits for a gigabyte, no
+# source needs more than 1.2 GB.
 target_compile_options(hidup_options INTERFACE
   "$<$<COMPILE_LANG_AND_ID:CXX,GNU>:SHELL:--param ggc-min-heapsize=1000000>")
 if(HIDUP_CUDA)
@@ -25,8 +25,8 @@ if(HIDUP_SANITIZE)
   target_compile_options(hidup_options INTERFACE -fsanitize=${HIDUP_SANITIZE}
                                                  -fno-omit-frame-pointer)
   if(HIDUP_SANITIZE MATCHES address.*undefined)
-    # The address sanitizer sees an access through a wrong pointer or behind an object, too. A folder
-    # with PLAIN_DATA reads no bytes as another type. What is undefined in a test's own code says
+    # The address sanitizer also finds accesses through a wrong pointer or behind an object. A folder
+    # with PLAIN_DATA reads no bytes as another type. Undefined behaviour in a test's own code says
     # nothing about the program. These checks are a third of the build.
     target_compile_options(hidup_options INTERFACE
       -fno-sanitize=null,object-size,pointer-overflow
@@ -36,9 +36,8 @@ if(HIDUP_SANITIZE)
   target_link_options(hidup_options INTERFACE -fsanitize=${HIDUP_SANITIZE})
 endif()
 
-# Reading the standard library's headers is a third of what a debug build of sources in groups takes,
-# and an eighth at -O3: they are compiled once. Sources that are compiled one by one show which
-# headers they include.
+# The standard library's headers are compiled once: reading them is a third of a debug build of grouped
+# sources, and an eighth at -O3. Sources compiled one by one show which headers they include.
 if(HIDUP_COMPILED_HEADERS)
   set(hidup_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint>
                     <cstdlib> <cstring> <deque> <filesystem> <fstream> <functional> <limits> <map> <memory>
@@ -58,9 +57,8 @@ endif()
 # holds nothing but this folder, and that only targets which link it see: an include that the folder
 # order forbids does not build.
 #
-# With HIDUP_HOST_LIBRARIES, a folder whose code is the same with and without a GPU is not compiled: the
-# library of that build folder takes its place. That folder is built first; nothing here keeps it up to
-# date.
+# With HIDUP_HOST_LIBRARIES, a folder with the same code with and without a GPU is not compiled. The
+# library of that build folder, which must be built first and kept up to date, replaces it.
 function(hidup_library NAME)
   cmake_parse_arguments(ARG "" "" "SOURCES;LINKS;PRIVATE" ${ARGN})
   string(REPLACE "/" "_" target ${NAME})
@@ -85,9 +83,9 @@ function(hidup_library NAME)
   target_include_directories(hidup_${target} PUBLIC ${view})
   target_link_libraries(hidup_${target} PUBLIC ${ARG_LINKS} PRIVATE hidup_options ${ARG_PRIVATE})
   if(HIDUP_COMPILED_HEADERS)
-    if(NAME STREQUAL kernels)  # other compiler options need headers compiled with them
+    if(NAME STREQUAL kernels)  # its compiler options need headers compiled with them
       target_precompile_headers(hidup_${target} PRIVATE ${hidup_headers})
-    elseif(NOT NAME STREQUAL device)  # a file or two, with OpenMP
+    elseif(NOT NAME STREQUAL device)  # device has a file or two, with OpenMP
       target_precompile_headers(hidup_${target} REUSE_FROM hidup_compiled_headers)
     endif()
   endif()

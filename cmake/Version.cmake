@@ -1,5 +1,5 @@
-# version.cpp holds the version and the commit; it is rewritten at every build,
-# and only when one of them changed, so that a run names the code it ran.
+# version.cpp holds the version and the commit, so that a run names its code. Every build checks it
+# and rewrites it only if one of them changed.
 set(HIDUP_VERSION_CPP ${PROJECT_BINARY_DIR}/version.cpp)
 add_custom_target(hidup_version_file ALL
   COMMAND ${CMAKE_COMMAND} -DSOURCE=${PROJECT_SOURCE_DIR} -DVERSION=${PROJECT_VERSION}

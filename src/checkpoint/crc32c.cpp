@@ -12,7 +12,7 @@ uint32_t linear_crc(uint32_t before, std::span<const std::byte> bytes) {
   uint32_t crc = before;
   while (!bytes.empty()) {
     const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), kAtOnce));
-    // ISA-L does not write there.
+    // ISA-L does not write to the data.
     auto* data = const_cast<unsigned char*>(reinterpret_cast<const unsigned char*>(piece.data()));
     crc = crc32_iscsi(data, static_cast<int>(piece.size()), crc);
     bytes = bytes.subspan(piece.size());
@@ -23,7 +23,7 @@ uint32_t linear_crc(uint32_t before, std::span<const std::byte> bytes) {
 uint32_t linear_crc_of_zeros(uint32_t before, int64_t count) {
   static constexpr std::array<std::byte, 4096> kZeros = {};
   uint32_t crc = before;
-  while (crc != 0 && count > 0) {  // of zeros alone it is zero
+  while (crc != 0 && count > 0) {  // the linear CRC of zeros alone is zero
     const int64_t piece = std::min<int64_t>(count, kZeros.size());
     crc = linear_crc(crc, std::span(kZeros).first(static_cast<size_t>(piece)));
     count -= piece;

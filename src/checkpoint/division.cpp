@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-// A box of several ranks that is smaller is written by one.
+// A single rank writes a smaller box of several ranks.
 constexpr int64_t kWholeBytes = 4 * kBlockBytes;
 
 void check_box(const StoredTensor& tensor, const Region& box) {
@@ -21,7 +21,7 @@ void check_box(const StoredTensor& tensor, const Region& box) {
   check(right, "a rank's box of {} does not lie in {}", tensor.name, to_string(tensor.shape));
 }
 
-// The ranks that hold each box of a tensor which is not empty.
+// The ranks that hold each box of a tensor that is not empty.
 using Holders = std::map<std::vector<int64_t>, std::vector<size_t>>;
 
 Holders holders_of(const StoredTensor& tensor, size_t index,

@@ -1,4 +1,4 @@
-// Which rank writes what.
+// Division of tensors among the ranks that write them.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace hidup {
 
-// What one rank writes of a tensor: elements first .. first + count of its box, and where they lie
-// in the bytes that it writes in all.
+// The part of a tensor that one rank writes: elements first .. first + count of its box, and their
+// place in all bytes that the rank writes.
 struct Part {
   size_t tensor = 0;
   int64_t first = 0;
@@ -18,7 +18,7 @@ struct Part {
   int64_t at = 0;
 };
 
-// Of one rank.
+// The share of one rank.
 struct Share {
   std::vector<Part> parts;  // by `at`, which is a multiple of kPartAlignment
   int64_t bytes = 0;
@@ -26,9 +26,9 @@ struct Share {
 
 inline constexpr int64_t kPartAlignment = 64;
 
-// boxes[rank][tensor]. Every element gets one writer: small boxes that several ranks hold go to the
-// one with the least to write so far, and large ones are cut, at multiples of a block. Throws
-// Error(internal) where the boxes of a tensor overlap or do not fill it.
+// Divides boxes[rank][tensor] so that every element has one writer. Of a small box that several
+// ranks hold, the rank with the least bytes so far is the writer; large ones are cut at multiples
+// of a block. Throws Error(internal) where the boxes of a tensor overlap or do not fill it.
 std::vector<Share> divide(const std::vector<StoredTensor>& tensors,
                           const std::vector<std::vector<Region>>& boxes);
 

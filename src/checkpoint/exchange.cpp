@@ -11,13 +11,13 @@
 namespace hidup {
 namespace {
 
-// Of all ranks, at once.
+// Blocks that all ranks together exchange at once.
 constexpr size_t kBlocksAtOnce = 64;
 
-// A write of that many bytes takes much longer than the call.
+// A write of this many bytes takes much longer than the call.
 constexpr int64_t kLongRun = int64_t{64} << 10;
 
-// Whether a rank holds a tensor in so many small pieces that writing them takes long.
+// Returns true if a rank holds a tensor in so many small pieces that writing them takes long.
 bool is_scattered(const StoredTensor& tensor, size_t index,
                   const std::vector<std::vector<Region>>& boxes) {
   return hidup::bytes_of(tensor) >= kBlockBytes &&
@@ -80,7 +80,7 @@ int64_t BlockExchange::bytes_of(size_t rank, Window blocks) const {
   return bytes;
 }
 
-// What a rank has of a block: visit(byte in the block, byte in its share, bytes), in order.
+// Visits a rank's pieces of a block: visit(byte in the block, byte in its share, bytes), in order.
 template <typename Visit>
 void BlockExchange::for_each_piece(size_t rank, const Block& block, const Visit& visit) const {
   const Elements own = elements_of(rank, block);
@@ -105,7 +105,7 @@ void BlockExchange::pack(size_t rank, Window blocks, std::span<const std::byte> 
 void BlockExchange::write(Window blocks, std::span<const std::byte> received,
                           const std::vector<int64_t>& counts, TensorWriter& writer) const {
   std::vector<std::byte> whole(static_cast<size_t>(kBlockBytes));
-  std::vector<int64_t> taken(counts.size());  // of `received`, per rank
+  std::vector<int64_t> taken(counts.size());  // bytes taken of `received`, per rank
   std::exclusive_scan(counts.begin(), counts.end(), taken.begin(), int64_t{0});
   for (const Block& block : blocks) {
     for (size_t rank = 0; rank < counts.size(); ++rank) {

@@ -1,7 +1,7 @@
-// What ranks hold in small pieces, on its way to ranks that write it whole.
+// Exchange of small pieces of tensors, so that ranks write large ones.
 //
-// Files are written fast in large pieces only. So the blocks of tensors whose boxes have short
-// runs, as columns do, are dealt out to the ranks, which get what they miss from the others.
+// Only large writes are fast. So the blocks of tensors whose boxes have short runs, such as
+// columns, are dealt out to the ranks, which get the missing pieces from the others.
 #pragma once
 
 #include <span>
@@ -15,28 +15,28 @@ namespace hidup {
 
 class BlockExchange {
  public:
-  // `writers`: the ranks below it write; with one, it writes all tensors. The others are known to
-  // all ranks; they must live as long as this.
+  // Ranks below `writers` write; with one writer, it writes all tensors. All ranks know the other
+  // arguments, which must outlive this object.
   BlockExchange(const std::vector<StoredTensor>& tensors,
                 const std::vector<std::vector<Region>>& boxes, const std::vector<Share>& shares,
                 int writers);
 
-  // Whether the tensor goes this way. If not, every rank writes its own part of it.
+  // Returns true if the tensor is exchanged. Otherwise every rank writes its own part of it.
   bool has(size_t tensor) const { return exchanged_[tensor]; }
 
-  // Collective, all of them. `copied`: the bytes of this rank's share. Ranks that do not write need
-  // no `writer`. Throws CollectiveError.
+  // Collective. Exchanges all blocks. `copied` has the bytes of this rank's share. Ranks that do
+  // not write need no `writer`. Throws CollectiveError.
   void run(Communicator& group, std::span<const std::byte> copied, TensorWriter* writer) const;
 
  private:
   struct Block {
     size_t tensor;
-    int64_t at;  // its first byte in the tensor
+    int64_t at;  // first byte in the tensor
     int64_t bytes;
   };
   using Window = std::span<const Block>;
 
-  // Elements of a rank's box that it writes.
+  // The elements of a rank's box that it writes.
   struct Elements {
     int64_t first;
     int64_t count;
@@ -58,7 +58,7 @@ class BlockExchange {
   size_t writers_;
   size_t window_;                           // blocks that a writer gets at once
   std::vector<bool> exchanged_;             // [tensor]
-  std::vector<Block> blocks_;               // of the exchanged tensors
+  std::vector<Block> blocks_;               // blocks of the exchanged tensors
   std::vector<std::vector<Part>> part_of_;  // [rank][tensor]; count 0: none
 };
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kEnding = ".ckpt.h5";
 
-// Files in the folder whose names are like `pattern`, in the order of names.
+// Returns files in the folder whose names match `pattern`, in the order of names.
 std::vector<std::string> files_like(const std::string& folder, const std::string& pattern) {
   std::vector<std::string> found;
   std::error_code error;
@@ -39,7 +39,7 @@ std::vector<std::string> files_like(const std::string& folder, const std::string
   return found;
 }
 
-// A file of this text exists.
+// Returns true if a file with this text exists.
 bool sees(const std::string& path, const std::string& text) {
   try {
     return read_text_file(path, "file", kUserBlock) == text;
@@ -55,7 +55,7 @@ std::string checkpoint_name(int64_t step) {
 }
 
 std::string run_name(const std::string& folder, const std::string& timing_file) {
-  std::error_code error;  // a path that cannot be resolved is taken as it is
+  std::error_code error;  // an unresolvable path stays unchanged
   const fs::path from = fs::weakly_canonical(fs::absolute(folder, error), error);
   const fs::path to = fs::weakly_canonical(fs::absolute(timing_file, error), error);
   const std::string name = error ? timing_file : to.lexically_proximate(from).string();
@@ -131,7 +131,7 @@ bool create_shared_folder(Communicator& world, const std::string& folder) {
       }
       std::random_device random;
       text = fmt::format("{:08x}{:08x}", random(), random());
-      // What is left of a killed run's is removed like its other files.
+      // This name lets the next run remove the file of a killed run, like its other files.
       probe.emplace(fs::path(folder) / fmt::format("step-{}{}", text, kEnding));
       probe->write(text);
     }

@@ -28,7 +28,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr auto kRenewal = 1s;
-constexpr auto kPatience = 5s;  // without a renewal
+constexpr auto kPatience = 5s;  // longest time without a renewal
 constexpr int64_t kLockBytes = 64 << 10;
 
 std::string line_of(const std::string& path) {
@@ -38,20 +38,20 @@ std::string line_of(const std::string& path) {
   return line;
 }
 
-// Where numbers of processes mean the same: the host since its start, and the container in it.
+// Returns the space of unique process numbers: the host since its start, and the container in it.
 std::string process_space() {
   std::error_code ignored;
   return line_of("/proc/sys/kernel/random/boot_id") + " " +
          fs::read_symlink("/proc/self/ns/pid", ignored).string();
 }
 
-// When the process started, in ticks since the host's start: no other one of its number did then.
-// Empty where it has ended.
+// Returns the start of the process in ticks since the host's start, which tells apart processes of
+// the same number. Empty where it has ended.
 std::string start_of(const std::string& process) {
   const std::string stat = line_of(fmt::format("/proc/{}/stat", process));
   std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
   std::string field;
-  constexpr int kStart = 20;  // of those behind the name, of which the first is the state
+  constexpr int kStart = 20;  // of the fields after the name, the first of which is the state
   for (int i = 1; i <= kStart && fields >> field; ++i) {
     if (i == 1 && (field == "Z" || field == "X")) {
       return "";
@@ -60,7 +60,7 @@ std::string start_of(const std::string& process) {
   return fields ? field : "";
 }
 
-// What a lock says, by its keys; empty where there is none.
+// The content of a lock, by its keys; empty where there is none.
 struct Owner {
   std::string text;
   std::map<std::string, std::string> facts;
@@ -78,7 +78,7 @@ Owner owner_of(const std::string& path) {
     try {
       owner.text = read_text_file(path, "lock", kLockBytes);
     } catch (const Error&) {
-      if (fs::exists(path, ignored)) {  // else its owner removed it just now
+      if (fs::exists(path, ignored)) {  // otherwise its owner removed it just now
         throw;
       }
     }
@@ -94,7 +94,7 @@ Owner owner_of(const std::string& path) {
 }
 
 std::pair<time_t, long> time_of(const std::string& path) {
-  // Opened, so that a network file system asks its server.
+  // The file is opened, so that a network file system asks its server.
   struct stat status = {};
   const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file >= 0) {
@@ -146,10 +146,10 @@ FolderLock::~FolderLock() {
     if (owner_of(path_).text == text_) {
       fs::remove(path_, ignored);
     }
-  } catch (const Error&) {  // nobody can read it: the next run says so
+  } catch (const Error&) {  // the lock cannot be read: the next run says so
   }
   if (created_) {
-    fs::remove(folder_, ignored);  // leaves one that has files
+    fs::remove(folder_, ignored);  // leaves a folder that has files
   }
 }
 

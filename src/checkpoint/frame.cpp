@@ -14,19 +14,19 @@ namespace {
 constexpr std::array<char, 24> kMagic = {"hidup checkpoint\n"};
 constexpr int64_t kFrameVersion = 1;
 
-// As it lies in the file; the numbers are little-endian.
+// The user block as it lies in the file; the numbers are little-endian.
 struct UserBlock {
   std::array<char, 24> magic = kMagic;
   int64_t version = kFrameVersion;
   int64_t step = 0;
   int64_t file_bytes = 0;
-  int64_t table = 0;  // its place
+  int64_t table = 0;  // place of the table
   uint32_t table_crc = 0;
   uint32_t metadata_crc = 0;
   std::array<char, kRunBytes> run = {};  // all zeros in older files
   std::array<std::byte, kUserBlock - kRunBytes - 72> unused = {};
   uint32_t padding = 0;
-  uint32_t own_crc = 0;  // of all before
+  uint32_t own_crc = 0;  // CRC of all bytes before it
 };
 static_assert(sizeof(UserBlock) == kUserBlock);
 

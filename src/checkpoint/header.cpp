@@ -19,7 +19,7 @@ constexpr const char* kState = "state";
 constexpr const char* kChecksums = "checksums/";
 constexpr const char* kFormatVersion = "format_version";
 
-// visit(name, member) for all of them.
+// Calls visit(name, member) for all members.
 template <typename State, typename Visit>
 void for_each_member(State& state, const Visit& visit) {
   visit("step", state.step);
@@ -50,7 +50,7 @@ void write_state(hdf5::File& file, const TrainingState& state) {
   });
 }
 
-// The groups of a path that are not there yet.
+// Creates the groups of a path that are missing.
 void create_groups(hdf5::File& file, const std::string& path, std::set<std::string>& present) {
   for (size_t slash = path.find('/'); slash != std::string::npos;
        slash = path.find('/', slash + 1)) {
@@ -91,7 +91,7 @@ void read_state(const hdf5::InputFile& file, TrainingState& state) {
   });
 }
 
-// Right checksums do not show that a run has written the state.
+// Checks the state: right checksums do not show that a run has written it.
 void check_state(const std::string& path, const TrainingState& state, int64_t step_of_frame) {
   const auto expect = [&](bool right, const char* name, const auto& value, const auto& expected) {
     if (!right) {
@@ -107,7 +107,7 @@ void check_state(const std::string& path, const TrainingState& state, int64_t st
          fmt::format("{}, which its first bytes have", step_of_frame));
   expect_steps("skipped", state.skipped);
   expect_steps("loss_scale_good_steps", state.loss_scale_good_steps);
-  using Float = std::numeric_limits<float>;  // as it is used
+  using Float = std::numeric_limits<float>;  // the run uses it as a float
   expect(state.loss_scale >= static_cast<double>(Float::min()) &&
              state.loss_scale <= static_cast<double>(Float::max()),
          "loss_scale", state.loss_scale, "a number above 0 that f32 has");
@@ -136,7 +136,7 @@ std::vector<uint32_t> read_checksums(const hdf5::InputFile& file, const OpenFile
   return checksums;
 }
 
-// The datasets of parameters/ and optimizer/ must be the tensors of the frame.
+// Reads the datasets of parameters/ and optimizer/, which must be the tensors of the frame.
 std::vector<StoredTensor> read_tensors(const hdf5::InputFile& file, const Frame& frame) {
   std::map<int64_t, std::pair<StoredTensor, int64_t>> found;  // by place, with its bytes
   for (const std::string& name : file.datasets()) {

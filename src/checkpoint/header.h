@@ -1,4 +1,4 @@
-// The HDF5 content of a checkpoint but for the tensors' elements.
+// The HDF5 content of a checkpoint except the tensors' elements.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline int64_t bytes_of(const StoredTensor& tensor) {
   return elements(tensor.shape) * size_of(tensor.dtype);
 }
 
-// Where tensors, and their checksums (uint32), lie in the file, in bytes.
+// Places of tensors and of their checksums (uint32) in the file, in bytes.
 struct Places {
   std::vector<int64_t> tensors;
   std::vector<int64_t> checksums;
@@ -25,18 +25,18 @@ struct Places {
 Places write_header(const NewFile& place, const TrainingState& state,
                     const std::vector<StoredTensor>& tensors);
 
-// What a file holds. In the order in which the tensors lie in it.
+// The content of a file, in the order in which the tensors lie in it.
 struct StoredHeader {
   TrainingState state;
   Frame frame;  // frame.tensors[i] is the place of tensors[i]
   std::vector<StoredTensor> tensors;
-  std::vector<std::vector<uint32_t>> checksums;  // of the blocks of tensors[i]
+  std::vector<std::vector<uint32_t>> checksums;  // checksums of the blocks of tensors[i]
 };
 
-// Throws Error(file).
+// Reads the header. Throws Error(file).
 StoredHeader read_header(const OpenFile& bytes);
 
-// As bytes, for other ranks.
+// Packs the header as bytes for other ranks.
 std::string pack(const StoredHeader& header);
 StoredHeader unpack(const std::string& bytes);
 

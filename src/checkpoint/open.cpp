@@ -14,10 +14,10 @@
 
 namespace hidup {
 
-// How all ranks get one file.
+// Opens one file on all ranks.
 class SharedOpening {
  public:
-  // Rank 0's file, by the header that it reads. A rank that finds the same file opens it, too.
+  // Opens rank 0's file by the header that it reads. A rank that finds the same file opens it, too.
   static CheckpointFile open(Communicator& world, const std::string& path, bool through_rank_0) {
     std::optional<CheckpointFile> file;
     std::string packed;
@@ -86,7 +86,7 @@ class SharedOpening {
     }
   }
 
-  // Rank 0 reads a tensor piece by piece, and every rank takes what it wants of it.
+  // Reads a tensor on rank 0 piece by piece; every rank takes its boxes of each piece.
   static void distribute(Communicator& world, const CheckpointFile& file, size_t tensor,
                          const std::vector<BoxRequest>& wanted) {
     const StoredTensor& stored = file.tensors()[tensor];
@@ -109,7 +109,7 @@ class SharedOpening {
     }
   }
 
-  // What a piece of the tensor, from a byte on, has of a box.
+  // Takes a box's elements from a piece of the tensor that begins at byte `from`.
   static void take(const BoxRequest& request, int64_t size, int64_t from,
                    const std::string& piece) {
     const int64_t begin = from / size;
@@ -125,7 +125,7 @@ class SharedOpening {
 
 namespace {
 
-// Runs a collective call; a failure of a file is nothing, with the reason on rank 0.
+// Opens a file collectively. Returns nothing where the file fails, with the reason on rank 0.
 std::optional<CheckpointFile> try_open(Communicator& world, const std::string& path,
                                        bool through_rank_0, std::string& why) {
   try {
@@ -135,7 +135,7 @@ std::optional<CheckpointFile> try_open(Communicator& world, const std::string& p
       throw;
     }
     for (const std::string& text : gather_texts(world, error.what())) {
-      why += text;  // of the one rank that has it
+      why += text;  // text of the one rank that has it
     }
     return std::nullopt;
   }

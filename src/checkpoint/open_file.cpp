@@ -16,7 +16,7 @@ namespace hidup {
 
 OpenFile::OpenFile(const std::string& location, std::string name, For purpose)
     : name_(std::move(name)),
-      // Opening a pipe must not wait for its other end.
+      // O_NONBLOCK: opening a pipe must not wait for its other end.
       descriptor_(open(location.c_str(),
                        (purpose == For::reading ? O_RDONLY : O_WRONLY) | O_CLOEXEC | O_NONBLOCK)) {
   struct stat status = {};
@@ -67,7 +67,7 @@ void OpenFile::write(int64_t at, std::span<const std::byte> from) const {
   }
 }
 
-// The kernel tells of a failed write once per open file, so this must not pass it over.
+// Throws on a failed write, which the kernel reports only once per open file.
 void OpenFile::flush_range(int64_t at, int64_t count, unsigned flags) const {
   const bool done = count == 0 || sync_file_range(descriptor_, at, count, flags) == 0;
   if (!done && errno != EINVAL && errno != ENOSYS && errno != ESPIPE && errno != ENOTSUP) {

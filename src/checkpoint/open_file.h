@@ -1,4 +1,4 @@
-// A file that is open, read and written by offset.
+// An open file that is read and written by offset.
 #pragma once
 
 #include <cstddef>
@@ -8,26 +8,26 @@
 
 namespace hidup {
 
-// Errors are Error(file) "NAME: REASON".
+// Throws errors as Error(file) "NAME: REASON".
 class OpenFile {
  public:
   enum class For { reading, writing };
 
-  // Opens the regular file at `location`; it may have another `name` in messages.
+  // Opens the regular file at `location`; messages call it `name`.
   OpenFile(const std::string& location, std::string name, For purpose);
   OpenFile(const OpenFile&) = delete;
   OpenFile& operator=(const OpenFile&) = delete;
   ~OpenFile();
 
   const std::string& name() const { return name_; }
-  int64_t bytes() const { return bytes_; }  // when it was opened
+  int64_t bytes() const { return bytes_; }  // size when it was opened
 
   void read(int64_t at, std::span<std::byte> to) const;
   void write(int64_t at, std::span<const std::byte> from) const;
-  // Begins to bring a part to the disk; the other one waits until it is there.
+  // Starts to flush a part to the disk; finish_flush() waits until it is there.
   void start_flush(int64_t at, int64_t count) const;
   void finish_flush(int64_t at, int64_t count) const;
-  // Brings all that was written to the disk.
+  // Flushes all written bytes to the disk.
   void flush() const;
 
  private:

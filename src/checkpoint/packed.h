@@ -1,4 +1,4 @@
-// Values as bytes, for other ranks of the same program.
+// Values packed as bytes, for other ranks of the same program.
 #pragma once
 
 #include <cstring>
@@ -34,7 +34,7 @@ class Packer {
   std::string bytes_;
 };
 
-// Takes them from there in the same order.
+// Takes values from bytes in the order in which they were appended.
 class Unpacker {
  public:
   explicit Unpacker(const std::string& bytes) : at_(bytes.data()) {}

@@ -45,7 +45,7 @@ void CheckpointFile::read(size_t tensor, const Region& box, std::byte* out) cons
 void CheckpointFile::verify(int64_t first, int64_t stride) const {
   check(file_ != nullptr, "this rank does not see {}", path_);
   std::vector<std::byte> buffer(kBlockBytes);
-  int64_t before = 0;  // blocks of the tensors before
+  int64_t before = 0;  // blocks of the earlier tensors
   for (size_t i = 0; i < header_->tensors.size(); ++i) {
     const std::vector<uint32_t>& checksums = header_->checksums[i];
     const Extent& extent = header_->frame.tensors[i];

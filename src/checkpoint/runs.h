@@ -8,7 +8,7 @@
 
 namespace hidup {
 
-// Elements first .. first + count of a box (row-major in it), as the longest runs that are
+// Visits elements first .. first + count of a box (row-major in it), as the longest runs that are
 // contiguous in the global tensor, too: visit(global element, local element, elements), in order.
 template <typename Visit>
 void for_each_run(const Region& box, int64_t first, int64_t count, const Visit& visit) {
@@ -20,8 +20,8 @@ void for_each_run(const Region& box, int64_t first, int64_t count, const Visit& 
   }
 }
 
-// The first element of a box (row-major in it) whose global index is at least `global`; the number
-// of its elements, where there is none.
+// Returns the first element of a box (row-major in it) whose global index is at least `global`, or
+// the number of its elements where there is none.
 inline int64_t first_from(const Region& box, int64_t global) {
   int64_t low = 0;  // global indices grow with the local ones
   int64_t high = box.elements();

@@ -1,4 +1,4 @@
-// Short pieces of a file that lie behind each other.
+// A reader of short pieces of a file that follow each other.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace hidup {
 
-// Reads them in larger ones, with what lies between.
+// Reads larger pieces that also hold the bytes between the short ones.
 class StretchReader {
  public:
-  // `end`: the file is not read beyond it.
+  // The file is not read beyond `end`.
   StretchReader(const OpenFile& file, int64_t end) : file_(file), end_(end) {}
 
   void read(int64_t at, std::span<std::byte> to) {

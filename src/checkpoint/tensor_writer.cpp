@@ -8,14 +8,13 @@
 namespace hidup {
 namespace {
 
-// The disk follows in pieces of this size: small files on the same disk need not wait long for
-// their turn, and the end need not wait for all.
+// Bytes per flush: small files on the same disk need not wait long, and the end not for all bytes.
 constexpr int64_t kFlushBytes = int64_t{32} << 20;
 
 }  // namespace
 
 void TensorWriter::write(size_t tensor, int64_t at, std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {  // as far as the block goes: what was just read is still in the cache
+  while (!bytes.empty()) {  // goes block by block, because bytes just read are still in the cache
     const auto left = static_cast<size_t>(kBlockBytes - at % kBlockBytes);
     const std::span<const std::byte> piece = bytes.first(std::min(bytes.size(), left));
     const auto count = static_cast<int64_t>(piece.size());
@@ -27,7 +26,7 @@ void TensorWriter::write(size_t tensor, int64_t at, std::span<const std::byte> b
   }
 }
 
-// Of bytes within one block.
+// Adds the CRC of bytes within one block.
 void TensorWriter::add_crc(size_t tensor, int64_t at, std::span<const std::byte> bytes) {
   const int64_t block = at / kBlockBytes;
   if (crc_end_ == 0 || tensor != now_.tensor || block != now_.block || at < crc_end_) {

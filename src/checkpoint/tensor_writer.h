@@ -1,4 +1,4 @@
-// The content of tensors on its way into the file.
+// The writer of tensors' content.
 #pragma once
 
 #include <cstddef>
@@ -18,16 +18,16 @@ struct BlockCrc {
   int64_t block = 0;
 };
 
-// Writes parts of tensors, with the disk close behind, and computes their CRCs.
+// Writes parts of tensors, flushes them soon after, and computes their CRCs.
 class TensorWriter {
  public:
   TensorWriter(const OpenFile& file, const std::vector<StoredTensor>& tensors,
                const std::vector<int64_t>& places)
       : file_(file), tensors_(tensors), places_(places) {}
 
-  // Bytes of a tensor, from that one on. They best follow each other.
+  // Writes bytes of a tensor from byte `at` on. Calls best follow each other's bytes.
   void write(size_t tensor, int64_t at, std::span<const std::byte> bytes);
-  // Brings all to the disk. The CRCs of all that was written.
+  // Flushes all to the disk and returns the CRCs of all written bytes.
   std::vector<BlockCrc> finish();
 
  private:
@@ -39,15 +39,15 @@ class TensorWriter {
   const std::vector<StoredTensor>& tensors_;
   const std::vector<int64_t>& places_;
   std::vector<BlockCrc> crcs_;
-  BlockCrc now_;         // of the block in which the last bytes were,
-  int64_t crc_end_ = 0;  // up to this byte of the tensor; 0: there is none
-  // What was written since the disk was last asked to follow, and what it was asked for then.
+  BlockCrc now_;         // CRC of the block of the last bytes
+  int64_t crc_end_ = 0;  // end of its bytes in the tensor; 0: no block
+  // Bytes written since the last flush was started, and the bytes of that flush.
   Extent fresh_;
   Extent flushing_;
   int64_t fresh_bytes_ = 0;
 };
 
-// The CRC-32Cs of all blocks of a tensor, from the linear ones.
+// Returns the CRC-32Cs of all blocks of a tensor, from the linear ones.
 std::vector<uint32_t> complete_crcs(const StoredTensor& tensor,
                                     const std::vector<uint32_t>& linear);
 

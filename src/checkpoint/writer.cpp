@@ -26,7 +26,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// The file while it is written. Nobody but rank 0 has `place`.
+// The file while it is written. Only rank 0 has `place`.
 struct WrittenFile {
   std::optional<NewFile> place;
   Places places;
@@ -72,9 +72,9 @@ class CheckpointWriter::Impl {
   void join();
   void throw_failure();
 
-  // In the thread that writes.
+  // Runs in the thread that writes.
   void run() noexcept;
-  // Whether `part` succeeded on all ranks; what went wrong is kept in failure_.
+  // Returns true if `part` succeeded on all ranks; failure_ keeps an error.
   bool attempt(const std::function<void()>& part);
   void write(WrittenFile& file);
   void give_name(WrittenFile& file);
@@ -83,26 +83,26 @@ class CheckpointWriter::Impl {
   void write_own_parts(TensorWriter& writer);
   void complete(WrittenFile& file, const std::vector<std::vector<std::byte>>& crcs);
 
-  std::unique_ptr<Communicator> group_;  // of the thread, beside the collectives of the training
+  std::unique_ptr<Communicator> group_;  // of the thread, apart from the training's collectives
   WriterOptions options_;
   std::vector<StoredTensor> tensors_;
   bool through_rank_0_ = false;
   std::vector<std::vector<Region>> boxes_;  // [rank][tensor]
   std::vector<Share> shares_;               // [rank]
   std::optional<BlockExchange> exchange_;
-  std::vector<std::byte> copied_;  // of this rank's share
+  std::vector<std::byte> copied_;  // bytes of this rank's share
 
   std::thread thread_;
-  // The thread's while it runs.
+  // The thread owns these members while it runs.
   TrainingState state_;
   Clock::time_point start_;
   double seconds_ = 0;
   std::string last_file_;                            // on rank 0
-  enum class Progress { writing, written, failed };  // written: but for the name
+  enum class Progress { writing, written, failed };  // written: all but the name
   std::atomic<Progress> progress_ = Progress::writing;
-  Failure failure_{ExitCode::done, ""};  // of the last write; the message on rank 0
-  bool told_ = true;                     // whether it was thrown
-  std::exception_ptr broken_;            // ranks can no longer talk to each other
+  Failure failure_{ExitCode::done, ""};  // failure of the last write; message on rank 0
+  bool told_ = true;                     // true once it was thrown
+  std::exception_ptr broken_;            // set when ranks cannot communicate any more
 };
 
 CheckpointWriter::Impl::Impl(Communicator& world, WriterOptions options,
@@ -198,7 +198,7 @@ bool CheckpointWriter::Impl::attempt(const std::function<void()>& part) {
     failure_.code = error.code();
     told_ = false;
     for (const std::string& text : gather_texts(*group_, error.what())) {
-      failure_.message += text;  // of the one rank that has it
+      failure_.message += text;  // text of the one rank that has it
     }
     if (!options_.stop_on_error && is_first()) {
       log::warning("the checkpoint of step {} was not written: {}", state_.step, failure_.message);

@@ -17,10 +17,10 @@ enum class ExitCode : int {
   done = 0,
   usage = 2,          // usage or bad deck
   infeasible = 3,     // no feasible strategy
-  out_of_memory = 4,  // host or device memory
+  out_of_memory = 4,  // host or device memory is used up
   communication = 5,  // a collective failed, timed out or lost a rank
   file = 6,           // bad or missing file, or no space
-  stopped = 7,        // on a signal or wall time, after a checkpoint
+  stopped = 7,        // by a signal or the wall time, after a checkpoint
   unavailable = 8,    // device or library not available
   not_finite = 9,     // loss or gradients not finite
   internal = 70,      // an error in hidup itself
@@ -41,8 +41,8 @@ template <typename... Args>
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-// Throws an internal Error unless `condition` holds: for what only a bug in
-// hidup can break. What a user can cause is reported with fail() and its own code.
+// Throws Error(internal) unless `condition` holds, which only a bug in hidup can break. Errors that
+// a user can cause are reported with fail() and their own code.
 template <typename... Args>
 void check(bool condition, fmt::format_string<Args...> format, Args&&... args) {
   if (!condition) {

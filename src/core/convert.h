@@ -1,4 +1,4 @@
-// Elements of one floating type as those of another.
+// Conversion of elements from one floating type to another.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// Rounded to the nearest. Both types are floating.
+// Converts elements from one floating type to another and rounds to the nearest value.
 inline std::vector<std::byte> converted(std::vector<std::byte> data, DType from, DType to) {
   if (from == to) {
     return data;

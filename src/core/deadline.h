@@ -1,4 +1,4 @@
-// A point in time after which work that only makes a result better stops.
+// Deadlines: points in time at which work that only improves a result stops.
 #pragma once
 
 #include <atomic>
@@ -12,24 +12,24 @@ namespace hidup {
 
 class Deadline {
  public:
-  Deadline() = default;  // never
+  Deadline() = default;  // never passes
   static Deadline in(double seconds) {
     Deadline deadline;
     deadline.at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                       std::chrono::duration<double>(seconds));
     return deadline;
   }
-  // For tests: it has passed once it was asked `left` times, whatever the clock says. Counts down,
-  // below 0 then.
+  // Returns a deadline for tests that passes after `left` checks, whatever the clock says. Each
+  // check decrements `left`, also below 0.
   static Deadline after_questions(std::atomic<int64_t>& left) {
     Deadline deadline;
     deadline.questions_ = &left;
     return deadline;
   }
 
-  // This one, or that of the work around (TimeLimit).
+  // Returns true once this deadline or the thread's TimeLimit has passed.
   bool has_passed() const;
-  // Infinite where it is no point in time.
+  // Returns infinity where the deadline has no point in time.
   double seconds_left() const {
     return at_ ? std::chrono::duration<double>(*at_ - Clock::now()).count()
                : std::numeric_limits<double>::infinity();
@@ -46,8 +46,8 @@ class Deadline {
   std::atomic<int64_t>* questions_ = nullptr;
 };
 
-// Ends what this thread does meanwhile, at a deadline: work that has no result before its end calls
-// check(), deep inside. So it need not be told of a limit.
+// Ends the work of this thread at a deadline, while the object exists. Work that has no partial
+// result calls check() deep inside, so functions need no parameter for the limit.
 class TimeLimit {
  public:
   class IsOver {};  // thrown by check(), caught by in_time()
@@ -57,7 +57,8 @@ class TimeLimit {
   TimeLimit& operator=(const TimeLimit&) = delete;
   ~TimeLimit() { current_ = around_; }
 
-  // Of this thread, for those that it starts; never where there is none.
+  // Returns this thread's limit, for threads that it starts; a deadline that never passes without
+  // one.
   static const Deadline& current() {
     static const Deadline never;
     return current_ != nullptr ? *current_ : never;
@@ -68,7 +69,7 @@ class TimeLimit {
       throw IsOver();
     }
   }
-  // Calls of check() by this thread: how much work it did.
+  // Returns the number of calls of check() by this thread, a measure of its work.
   static int64_t checks() { return checks_; }
 
  private:
@@ -82,7 +83,7 @@ inline bool Deadline::has_passed() const {
   return is_over() || (&limit != this && limit.is_over());
 }
 
-// Does the work; false where the time limit ended it.
+// Does the work. Returns false where the time limit ended it.
 template <typename Work>
 bool in_time(const Work& work) {
   try {

@@ -10,7 +10,7 @@ namespace hidup {
 enum class DType { f32, i32, bf16, f16 };
 inline constexpr std::array kDTypes = {DType::f32, DType::i32, DType::bf16, DType::f16};
 
-// Bytes of an element.
+// Returns the bytes of an element.
 constexpr int64_t size_of(DType dtype) {
   return dtype == DType::bf16 || dtype == DType::f16 ? 2 : 4;
 }

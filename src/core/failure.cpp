@@ -16,12 +16,12 @@ constexpr size_t kReserve = size_t{4} << 20;
 std::atomic<void*> g_reserve = nullptr;
 
 Failure failure_of(const std::system_error& error) {
-  // A file's errors come first: the disk's "no space" is not the memory's.
+  // File errors come first, so that "no space" on a disk does not count as lack of memory.
   if (dynamic_cast<const std::filesystem::filesystem_error*>(&error) != nullptr ||
       dynamic_cast<const std::ios_base::failure*>(&error) != nullptr) {
     return {ExitCode::file, error.what()};
   }
-  // What std::thread throws: it asks the system for nothing else.
+  // std::thread throws this error; nothing else here asks the system for anything.
   if (error.code() == std::errc::resource_unavailable_try_again) {
     return {ExitCode::out_of_memory,
             fmt::format("cannot start a thread: {} (limits on processes, threads or memory)",
@@ -44,7 +44,7 @@ Failure current_failure() {
   } catch (const std::bad_alloc&) {
     return {ExitCode::out_of_memory, "out of host memory"};
   } catch (const std::length_error& error) {
-    // A size that no container can have.
+    // The program asked for a size that no container can have.
     return {ExitCode::out_of_memory, fmt::format("out of host memory: {}", error.what())};
   } catch (const std::system_error& error) {
     return failure_of(error);

@@ -1,4 +1,4 @@
-// What an exception of any kind means for the process: an exit code and a line for people.
+// Translation of exceptions into exit codes and messages.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ struct Failure {
   std::string message;
 };
 
-// Of the exception that is being handled: to be called in a catch block, or where an exception that
-// nobody catches ends the process. An Error has its own code. Memory and threads that the system
-// refuses are out_of_memory, files are file, and all else is an internal error.
+// Returns the exit code and message of the exception that is being handled. Call it in a catch
+// block, or where an exception that nobody catches ends the process. An Error has its own code;
+// refused memory and threads give out_of_memory, file errors give file, all others give internal.
 Failure current_failure();
 
-// Keeps some memory back, which the first current_failure() frees: a process that has no memory
-// left can still say so, and bring down others.
+// Reserves memory that the first current_failure() frees, so that a process without memory can
+// still report its failure and end others.
 void reserve_memory_for_failure();
 
 }  // namespace hidup

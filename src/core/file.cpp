@@ -37,10 +37,10 @@ std::string working_folder() {
 
 namespace {
 
-// What read_text_file() reads.
+// The file that read_text_file() reads.
 class TextFile {
  public:
-  // A pipe without a writer would be waited for, were it not for O_NONBLOCK.
+  // O_NONBLOCK keeps open() from waiting for the writer of a pipe.
   TextFile(const std::string& path, std::string_view what)
       : path_(path),
         what_(what),
@@ -64,8 +64,8 @@ class TextFile {
     if (!S_ISREG(status.st_mode)) {
       refuse(fmt::format("it is {}, not a regular file", kind_of_file(status.st_mode)));
     }
-    // The size is looked at first, so that no part of a huge file is read, and again below: some
-    // files have more than their size says.
+    // The size is checked first, so that no part of a huge file is read, and again below, because
+    // some files have more than their size says.
     const std::string too_large = fmt::format("it is larger than {}", format_bytes(max_bytes));
     if (status.st_size > max_bytes) {
       refuse(too_large);
@@ -87,7 +87,7 @@ class TextFile {
     fail(ExitCode::file, "cannot read the {} {}: {}", what_, shown(path_), reason);
   }
 
-  // 0 at the end.
+  // Returns 0 at the end.
   template <typename Block>
   size_t read_block(Block& block) const {
     ssize_t count = -1;

@@ -1,6 +1,5 @@
-// Floating-point numbers in 16 bits, as storage: arithmetic is in float. Conversions from float
-// round to nearest, ties to even; NaN stays NaN. They have no branches, so that loops of them
-// become vector code, and device code may use them.
+// 16-bit floating-point types for storage; arithmetic is in float. Conversions from float round to
+// nearest, ties to even, and keep NaN. They have no branches, so that loops of them vectorize.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ HIDUP_HOST_DEVICE constexpr float float_of(uint32_t bits) {
 
 HIDUP_HOST_DEVICE constexpr uint16_t to_bfloat16(float value) {
   const uint32_t bits = bits_of(value);
-  const uint32_t rounded = bits + 0x7FFFU + (bits >> 16 & 1U);  // NaN could become infinity
+  const uint32_t rounded = bits + 0x7FFFU + (bits >> 16 & 1U);  // this could turn NaN into infinity
   return static_cast<uint16_t>((value != value ? bits | 0x400000U : rounded) >> 16);
 }
 
@@ -28,13 +27,13 @@ HIDUP_HOST_DEVICE constexpr float from_bfloat16(uint16_t bits) {
   return float_of(static_cast<uint32_t>(bits) << 16);
 }
 
-// After F. Giesen, "Float to half, done quick": adding 0.5 leaves a subnormal result's bits,
-// rounded by the addition, at the end of the sum's.
+// Follows F. Giesen, "Float to half, done quick": adding 0.5 rounds a subnormal result and leaves
+// its bits at the end of the sum's.
 HIDUP_HOST_DEVICE constexpr uint16_t to_float16(float value) {
   constexpr uint32_t kFirstNormal = 0x38800000U;  // 2^-14
   constexpr uint32_t kBeyond = 0x47800000U;       // 2^16
   constexpr uint32_t kInfinity = 0x7F800000U;
-  constexpr uint32_t kRebias = (127U - 15U) << 23;  // of the exponents
+  constexpr uint32_t kRebias = (127U - 15U) << 23;  // difference of the exponents' biases
   const uint32_t sign = bits_of(value) & 0x80000000U;
   const uint32_t bits = bits_of(value) ^ sign;
   const uint32_t subnormal =
@@ -52,7 +51,7 @@ HIDUP_HOST_DEVICE constexpr float from_float16(uint16_t half) {
   const uint32_t exponent = bits & kExponent;
   const uint32_t special = exponent == kExponent ? (128U - 16U) << 23 : 0U;  // infinity, NaN
   const uint32_t normal = bits + kRebias + special;
-  // A subnormal number with an exponent, less what the exponent adds.
+  // Gives a subnormal number an exponent and subtracts the value that the exponent adds.
   const float subnormal = float_of(bits + (113U << 23)) - float_of(113U << 23);
   const uint32_t magnitude = exponent == 0U ? bits_of(subnormal) : normal;
   return float_of(magnitude | static_cast<uint32_t>(half & 0x8000U) << 16);
@@ -67,7 +66,7 @@ struct BFloat16 {
   BFloat16() = default;
   HIDUP_HOST_DEVICE constexpr explicit BFloat16(float value)
       : bits(half_bits::to_bfloat16(value)) {}
-  // Not by way of a temporary object, which a loop of vector code could not have.
+  // Assigns without a temporary object, which would keep loops from vectorizing.
   HIDUP_HOST_DEVICE constexpr BFloat16& operator=(float value) {
     bits = half_bits::to_bfloat16(value);
     return *this;
@@ -81,7 +80,7 @@ struct Float16 {
 
   Float16() = default;
   HIDUP_HOST_DEVICE constexpr explicit Float16(float value) : bits(half_bits::to_float16(value)) {}
-  // Not by way of a temporary object, which a loop of vector code could not have.
+  // Assigns without a temporary object, which would keep loops from vectorizing.
   HIDUP_HOST_DEVICE constexpr Float16& operator=(float value) {
     bits = half_bits::to_float16(value);
     return *this;

@@ -1,4 +1,4 @@
-// Functions that device code may call too.
+// A macro for functions that device code may call, too.
 #pragma once
 
 #ifdef __CUDACC__

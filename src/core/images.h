@@ -1,5 +1,5 @@
-// The images that models of the family vit see, as CIFAR-10 has them (Krizhevsky, "Learning
-// multiple layers of features from tiny images", 2009), and the patches that they are cut into.
+// Sizes of the images that models of the family vit read, which are those of CIFAR-10 (Krizhevsky,
+// "Learning multiple layers of features from tiny images", 2009), and of their patches.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr int64_t kPatchSide = 4;  // pixels
 inline constexpr int64_t kImagePatches = (kImageSide / kPatchSide) * (kImageSide / kPatchSide);
 inline constexpr int64_t kPatchValues = kImageChannels * kPatchSide * kPatchSide;
 inline constexpr int64_t kImageValues = kImagePatches * kPatchValues;
-// With the class token before them.
+// The class token and the patches.
 inline constexpr int64_t kImagePositions = kImagePatches + 1;
 
 }  // namespace hidup

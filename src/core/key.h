@@ -1,4 +1,4 @@
-// What is equal, found by a text.
+// Keys of maps that are made of several values.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace hidup {
 
-// A text that is equal if and only if the same was added to it.
+// Builds a text that is equal exactly where the same values, of the same types, were added.
 class Key {
  public:
   template <typename Number>
@@ -20,7 +20,7 @@ class Key {
   }
 
   const std::string& text() const { return text_; }
-  // Leaves it empty.
+  // Returns the text and leaves the key empty.
   std::string take() { return std::exchange(text_, {}); }
   void clear() { text_.clear(); }
 

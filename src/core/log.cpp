@@ -10,7 +10,7 @@ namespace hidup::log {
 namespace {
 
 int g_rank = 0;
-std::string g_speaker;  // "rank 3 (node-17)"; empty where there is one rank only
+std::string g_speaker;  // "rank 3 (node-17)"; empty where there is only one rank
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Log lines to standard error: from rank 0, unless a rank has its own news.
+// Log lines on standard error. Rank 0 writes them; any rank writes its own errors.
 #pragma once
 
 #include <fmt/core.h>
@@ -8,7 +8,7 @@
 
 namespace hidup::log {
 
-// Called once, when the rank is known. Until then the process logs as rank 0.
+// Sets the rank of this process, once it is known. Until then the process logs as rank 0.
 void set_rank(int rank, int world_size, std::string_view host);
 
 void write_line(std::string_view level, std::string_view message);
@@ -28,7 +28,7 @@ void warning(fmt::format_string<Args...> format, Args&&... args) {
   }
 }
 
-// Printed by whichever rank calls it, with its name.
+// Writes an error from any rank, with the rank's name.
 void error(std::string_view message);
 
 }  // namespace hidup::log

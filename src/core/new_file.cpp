@@ -19,7 +19,7 @@ namespace hidup {
 namespace fs = std::filesystem;
 
 std::string follow_links(const std::string& path) {
-  constexpr int kMostLinks = 40;  // as Linux has it
+  constexpr int kMostLinks = 40;  // the limit of Linux
   fs::path name = path;
   std::error_code error;
   for (int links = 0; fs::is_symlink(fs::symlink_status(name, error)); ++links) {
@@ -28,7 +28,7 @@ std::string follow_links(const std::string& path) {
       fail(ExitCode::file, "{}: cannot follow the link: {}", path,
            std::strerror(error ? error.value() : ELOOP));
     }
-    name = name.parent_path() / target;  // the target alone where it is absolute
+    name = name.parent_path() / target;  // `target` alone where it is absolute
   }
   return name;
 }
@@ -43,10 +43,10 @@ bool is_same_file(const struct stat& one, const struct stat& other) {
   return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-// A name that no other process takes; what a killed run of the same number left is passed by.
+// Creates a file under a name that no other process takes. Skips names that killed runs left.
 int create_beside(const std::string& place, std::string& location) {
   const fs::path wanted = place;
-  // Short enough for any file system.
+  // The stem is short enough for any file system.
   const std::string stem = wanted.filename().string().substr(0, 200);
   for (int attempt = 0;; ++attempt) {
     location = wanted.parent_path() / fmt::format("{}.part-{}-{}", stem, getpid(), attempt);
@@ -57,8 +57,7 @@ int create_beside(const std::string& place, std::string& location) {
   }
 }
 
-// Brings a new name in a folder to the disk. Some file systems have nothing to do for it, and a
-// folder that cannot be listed cannot be opened.
+// Flushes a new name in a folder to the disk, where the file system can and the folder is readable.
 void flush_folder(const fs::path& folder, const std::string& name) {
   const int descriptor =
       open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -72,7 +71,7 @@ void flush_folder(const fs::path& folder, const std::string& name) {
   }
 }
 
-// rename(2) that leaves a file of the new name alone, on file systems that lack that, too.
+// Renames a file unless the new name exists, also on file systems without RENAME_NOREPLACE.
 int rename_to_free_name(const std::string& from, const std::string& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) {
     return 0;
@@ -110,7 +109,7 @@ void NewFile::write(std::string_view text) {
 }
 
 void NewFile::flush() const {
-  // Some file systems have nothing to do for it.
+  // Some file systems cannot flush a file, which is no error.
   if (fsync(descriptor_) != 0 && errno != EINVAL && errno != ENOTSUP) {
     fail(ExitCode::file, "{}: cannot write: {}", name_, reason(errno));
   }

@@ -9,15 +9,15 @@ namespace hidup {
 
 inline constexpr int kMaxDims = 6;
 
-// start[d] .. start[d] + extent[d] of the global extents, per dimension, outermost
-// first. Plain data, so that device code can take it by value.
+// The elements start[d] .. start[d] + extent[d] - 1 in each dimension d, outermost first, of a
+// tensor of shape `global`. A region is plain data, so that device code can take it by value.
 struct Region {
   int dims = 0;
   int64_t start[kMaxDims] = {};
   int64_t extent[kMaxDims] = {};
   int64_t global[kMaxDims] = {};
 
-  // Elements in the part.
+  // Returns the number of elements in the part.
   HIDUP_HOST_DEVICE int64_t elements() const {
     int64_t count = 1;
     for (int d = 0; d < dims; ++d) {
@@ -26,8 +26,7 @@ struct Region {
     return count;
   }
 
-  // Row-major index in the global tensor of the part's `local`-th element
-  // (row-major in the part).
+  // Returns the row-major index in the global tensor of element `local` (row-major in the part).
   HIDUP_HOST_DEVICE int64_t global_index(int64_t local) const {
     int64_t index = 0;
     int64_t stride = 1;
@@ -39,7 +38,7 @@ struct Region {
     return index;
   }
 
-  // Length of the runs that are contiguous in both: local elements r*run ..
+  // Returns the length of runs that are contiguous in both tensors: local elements r*run ..
   // (r+1)*run - 1 have consecutive global indices.
   HIDUP_HOST_DEVICE int64_t contiguous_run() const {
     int64_t run = 1;
@@ -53,7 +52,7 @@ struct Region {
   }
 };
 
-// The elements that both have.
+// Returns the elements that both regions have.
 HIDUP_HOST_DEVICE inline Region intersection(const Region& a, const Region& b) {
   Region common = a;
   for (int d = 0; d < a.dims; ++d) {

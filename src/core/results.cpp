@@ -13,7 +13,7 @@
 namespace hidup::results {
 namespace {
 
-int g_error = 0;  // of the first write that failed
+int g_error = 0;  // errno of the first failed write
 
 void note(bool done) {
   if (!done && g_error == 0) {
@@ -28,8 +28,8 @@ void open_streams() {
   std::signal(SIGXFSZ, SIG_IGN);
   for (int stream = 0; stream <= 2; ++stream) {
     if (fcntl(stream, F_GETFD) < 0) {
-      // The lowest free number, which is this one. Not to be written to, so that results are
-      // missed.
+      // open() takes the lowest free number, this one. Writing to it fails, so missing results are
+      // seen.
       static_cast<void>(open("/dev/null", O_RDONLY));
     }
   }

@@ -1,5 +1,5 @@
-// What a command tells: its results, on standard output. Messages about the work go to standard
-// error (core/log.h).
+// Results of a command on standard output. Messages about the work go to standard error
+// (core/log.h).
 #pragma once
 
 #include <fmt/core.h>
@@ -11,24 +11,24 @@
 
 namespace hidup::results {
 
-// To be called before anything is opened: a standard stream that the caller closed is not given to
-// the next file, and a pipe that the reader closed or a file that may not grow any more is an error
-// of the write, not the end of the process.
+// Opens the standard streams that the caller closed, so that no file takes their numbers; call it
+// before files are opened. A closed pipe or a file at its size limit then fails a write, but does
+// not end the process.
 void open_streams();
 
-// As it is. A failure does not end the work; finish() throws it.
+// Writes the text unchanged. A failure does not end the work; finish() throws it.
 void write(std::string_view text);
 
-// Control characters that came from a file are escaped, as in messages.
+// Writes formatted text and escapes control characters, as in messages.
 template <typename... Args>
 void print(fmt::format_string<Args...> format, Args&&... args) {
   write(printable(fmt::format(format, std::forward<Args>(args)...)));
 }
 
-// Shows what was written so far. Says whether all of it got through.
+// Flushes the output. Returns true if all of it was written.
 bool flush();
 
-// To be called at the end of every command: throws Error(file) where a result got lost.
+// Ends the results of a command. Throws Error(file) where a write failed.
 void finish();
 
 }  // namespace hidup::results

@@ -18,7 +18,7 @@
 namespace hidup {
 namespace {
 
-// ", where ulimit -v is ..."; empty without such a limit.
+// Returns " (the limit is ...: ulimit -v)", or "" without a limit.
 std::string address_space_limit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
@@ -39,7 +39,7 @@ std::optional<int64_t> free_bytes(const std::string& folder) {
 }
 
 void check_address_space(int64_t bytes, std::string_view what) {
-  // Without access it counts as address space, but not as memory that was promised.
+  // A mapping without access takes address space, but no memory is promised for it.
   void* data = mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) {

@@ -9,10 +9,10 @@ namespace hidup {
 
 using Shape = std::vector<int64_t>;
 
-// Number of elements; 1 for a scalar (an empty shape).
+// Returns the number of elements; 1 for a scalar (an empty shape).
 int64_t elements(const Shape& shape);
 
-// "[8, 64, 128]"
+// Formats a shape as "[8, 64, 128]".
 std::string to_string(const Shape& shape);
 
 }  // namespace hidup

@@ -9,7 +9,8 @@
 namespace hidup {
 namespace {
 
-// Optimal string alignment: insertions, deletions, substitutions, swapped neighbours.
+// Returns the optimal string alignment distance: each insertion, deletion, substitution and swap of
+// neighbours counts 1; upper case equals lower case.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<size_t>> d(a.size() + 1, std::vector<size_t>(b.size() + 1));
   for (size_t i = 0; i <= a.size(); ++i) {
@@ -51,7 +52,7 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 bool matches(std::string_view pattern, std::string_view text) {
   size_t p = 0;
   size_t t = 0;
-  size_t star = std::string_view::npos;  // the last one, which takes in text up to `taken`
+  size_t star = std::string_view::npos;  // the last star, which matches text up to `taken`
   size_t taken = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {
@@ -96,7 +97,7 @@ size_t utf8_length(std::string_view text) {
       return 0;
     }
   }
-  // Written longer than need be, half of a pair of UTF-16, or beyond the last character.
+  // These are overlong encodings, halves of UTF-16 pairs, and codes beyond the last character.
   const unsigned second = length > 2 ? byte(1) : 0;
   const bool wrong = (lead == 0xE0 && second < 0xA0) || (lead == 0xED && second >= 0xA0) ||
                      (lead == 0xF0 && second < 0x90) || (lead == 0xF4 && second >= 0x90);
@@ -105,7 +106,7 @@ size_t utf8_length(std::string_view text) {
 
 namespace {
 
-// Takes the first character off the text; escaped where a terminal would not just show it.
+// Removes and returns the first character, escaped unless a terminal would just show it.
 std::string take_character(std::string_view& text) {
   const size_t length = utf8_length(text);
   const std::string_view character = text.substr(0, std::max<size_t>(length, 1));

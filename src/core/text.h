@@ -9,30 +9,29 @@
 
 namespace hidup {
 
-// The candidate that is spelt most like `word` (Damerau-Levenshtein distance, at
-// most a third of the longer word, and at least 1, may differ), or "" if none is close.
+// Returns the candidate that is spelt most like `word`, or "" if none is close. At most a third of
+// the longer word, and at least 1 letter, may differ (Damerau-Levenshtein distance).
 std::string nearest(std::string_view word, std::span<const std::string> candidates);
 
-// Whether the whole text is like the pattern, in which * stands for any text, also none, and ? for
-// any character.
+// Returns true if the pattern matches the whole text: * stands for any bytes, ? for any one byte.
 bool matches(std::string_view pattern, std::string_view text);
 
-// The system's texts begin with a capital, messages here do not.
+// Lowers the first letter: the system's texts begin with a capital, messages here do not.
 std::string lower_case_start(std::string text);
 
-// Bytes of the UTF-8 character with which the text begins; 0: it begins with none.
+// Returns the bytes of the UTF-8 character at the start of the text, or 0 where there is none.
 size_t utf8_length(std::string_view text);
 
 inline constexpr size_t kLongestQuote = 200;
 
-// Text from outside as a message shows it, so that it neither steers a terminal nor fills it:
-// control characters, and bytes that are no UTF-8, as \n, \x1b; cut after `most` characters.
+// Returns text from outside for a message, so that it neither controls a terminal nor fills it:
+// control characters and bytes that are not UTF-8 become \n or \x1b, and `most` characters remain.
 std::string shown(std::string_view text, size_t most = kLongestQuote);
 
-// The same for a message of several lines: they stay, and nothing is cut.
+// Escapes a message of several lines in the same way, but keeps line breaks and cuts nothing.
 std::string printable(std::string_view message);
 
-// FNV-1a, 64 bits: the hash that names graphs, strategies and random streams.
+// Returns the 64-bit FNV-1a hash, which names graphs, strategies and random streams.
 constexpr uint64_t hash_of(std::string_view text, uint64_t hash = 0xcbf29ce484222325ULL) {
   for (const char c : text) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

@@ -8,32 +8,31 @@
 
 namespace hidup {
 
-// Times that have to be exact.
+// Times that must be exact.
 using Nanoseconds = int64_t;
-Nanoseconds nanoseconds(double seconds);  // to the nearest one
+Nanoseconds nanoseconds(double seconds);  // rounds to the nearest
 double to_seconds(Nanoseconds time);
 
 enum class Unit { none, bytes, seconds, bandwidth, flops };
 
-// What the unit is called in messages and in the reference of the decks, with an example.
+// Returns the unit's name for messages and the reference of the decks, with an example.
 std::string_view describe(Unit unit);
 
-// The value of `text` in base units (bytes, seconds, bytes per second, flop per
-// second), or nothing if it is not a non-negative number with a suffix of this
-// unit. Bandwidths in bits (Gbps, Mbps) become bytes per second. The suffix may
-// be separated by a blank; only zero may go without one.
+// Returns the value of `text` in base units (bytes, seconds, bytes per second, flop per second), or
+// nothing if it is not a non-negative number with a suffix of this unit. Bandwidths in bits (Gbps,
+// Mbps) become bytes per second. A blank may separate the suffix; only zero may go without one.
 std::optional<double> parse_quantity(std::string_view text, Unit unit);
 
-// "3.25 MiB", "512 B"
+// Formats bytes as "3.25 MiB" or "512 B".
 std::string format_bytes(int64_t bytes);
 
-// "1.2 s", "22.7 ms", "13 us"
+// Formats a time as "1.20 s", "22.70 ms" or "13.0 us".
 std::string format_seconds(double seconds);
 
-// "4 s", "2 min 05 s", "1 h 02 min": for the time left
+// Formats the time left as "4 s", "2 min 05 s" or "1 h 02 min".
 std::string format_duration(double seconds);
 
-// "1,234,567"
+// Formats a number as "1,234,567".
 std::string format_count(int64_t count);
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// From a dtype that is known when the program runs to the type of its elements.
+// Translation of a dtype, known at run time, into the type of its elements.
 #pragma once
 
 #include "core/check.h"
@@ -7,7 +7,7 @@
 
 namespace hidup {
 
-// work(T()) with the type T of elements of that dtype. Throws Error(internal) of integers.
+// Returns work(T()) for the type T of elements of that dtype. Throws Error(internal) for integers.
 template <typename Work>
 auto with_floating_type(DType dtype, Work work) {
   check(is_floating(dtype), "{} is no floating type", name_of(dtype));

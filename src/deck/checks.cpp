@@ -18,7 +18,7 @@ namespace {
 
 using Name = std::string_view;
 
-// "128 or 132": the multiples of `unit` around `value`.
+// Returns the multiples of `unit` around `value`: "128 or 132".
 std::string multiples_around(int64_t value, int64_t unit) {
   const int64_t below = value / unit * unit;
   return below == 0 ? fmt::format("{}", unit) : fmt::format("{} or {}", below, below + unit);
@@ -43,7 +43,7 @@ void check_widths(const ModelDeck& model, const DeckChecks& checks) {
   }
 }
 
-// Of grouped attention with rotary positions.
+// Checks grouped attention with rotary positions.
 void check_llama(const ModelDeck& model, const DeckChecks& checks) {
   if (!usable(checks, "model.hidden", "model.heads", "model.kv_heads", "model.family") ||
       model.family != "llama" || model.hidden % model.heads != 0) {
@@ -67,7 +67,7 @@ void check_llama(const ModelDeck& model, const DeckChecks& checks) {
   }
 }
 
-// Experts per token.
+// Checks the experts per token.
 void check_choices(const MoeDeck& moe, const DeckChecks& checks) {
   constexpr Name kName = "model.moe.top_k";
   const int64_t fixed = moe.router == "top1" ? 1 : moe.router == "top2" ? 2 : 0;
@@ -185,7 +185,7 @@ struct Factor {
   int64_t value;
 };
 
-// Whether the product is too large, which it reports at its largest factor.
+// Returns true if the product is too large, and reports it at its largest factor.
 bool report_if_too_large(const std::vector<Factor>& factors, const DeckChecks& checks) {
   double product = 1.0;
   std::vector<Name> names;
@@ -208,7 +208,7 @@ bool report_if_too_large(const std::vector<Factor>& factors, const DeckChecks& c
   return true;
 }
 
-// Products that 64 bits must count; the graph checks the sum of all its tensors.
+// Checks products that 64 bits must count; the graph checks the sum of all its tensors.
 void check_sizes(const Deck& deck, const DeckChecks& checks) {
   const Factor layers{"model.layers", deck.model->layers};
   const Factor hidden{"model.hidden", deck.model->hidden};
@@ -226,14 +226,14 @@ void check_sizes(const Deck& deck, const DeckChecks& checks) {
       {batch, sequence, vocab},
       {steps, batch, sequence},
       {layers, hidden, ffn},
-      // An expert has as many slots as a sequence has tokens, at most.
+      // An expert has at most as many slots as a sequence has tokens.
       {batch, experts, sequence, hidden},
       {batch, experts, sequence, ffn},
       {layers, experts, hidden, ffn},
   };
   for (const std::vector<Factor>& product : products) {
     if (report_if_too_large(product, checks)) {
-      return;  // the others would mostly repeat it
+      return;  // other products would mostly repeat it
     }
   }
 }

@@ -10,21 +10,20 @@
 namespace hidup {
 
 struct DeckChecks {
-  // The value of the key is there to be judged: its deck was given, and nothing is
-  // wrong with the key itself.
+  // Returns true if the key's value can be judged: its deck is given, and the key has no problem.
   std::function<bool(std::string_view name)> usable;
   // Adds a problem at the place of the key's value.
   std::function<void(std::string_view name, const std::string& message)> report;
 };
 
-// Whether all of these keys can be judged.
+// Returns true if all of these keys can be judged.
 template <typename... Names>
 bool usable(const DeckChecks& checks, Names... names) {
   return (checks.usable(names) && ...);
 }
 
 void check_relations(const Deck& deck, const DeckChecks& checks);
-// The part of it about the cluster's keys.
+// Checks the keys of the cluster only, for check_relations().
 void check_cluster(const ClusterDeck& cluster, const DeckChecks& checks);
 
 }  // namespace hidup

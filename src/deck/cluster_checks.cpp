@@ -1,4 +1,4 @@
-// How the keys of a cluster deck fit together, and to a number of ranks.
+// Checks of the keys of a cluster deck with each other and with a number of ranks.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -48,7 +48,7 @@ void check_axis_names(const std::vector<MeshAxis>& mesh, const DeckChecks& check
   }
 }
 
-// "node x gpu = 2 x auto"
+// Returns the mesh as "node x gpu = 2 x auto".
 std::string describe_mesh(const std::vector<MeshAxis>& mesh) {
   std::vector<std::string> names;
   std::vector<std::string> sizes;
@@ -83,7 +83,7 @@ void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& check
   }
 }
 
-// What does not fit to this many ranks along each axis.
+// A problem of a key's value, with its message.
 struct Misfit {
   std::string key;
   std::string message;
@@ -146,7 +146,7 @@ void check_ranks_of_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
   }
 }
 
-// Axes on which several ranks are on one host.
+// Checks axes with several ranks on one host.
 void check_hosts(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
   for (size_t i = 0; i < mesh.size(); ++i) {
     const auto key = [i](std::string_view name) {
@@ -186,7 +186,7 @@ void check_hosts(const std::vector<MeshAxis>& mesh, const DeckChecks& checks) {
   }
 }
 
-// What is wrong with item `i` beside an earlier one of the same precision: larger products must
+// Returns the problem of item `i` with an earlier one of the same precision: larger products must
 // take longer, whatever share of the flops they reach.
 std::optional<Misfit> clash(const ProductEfficiency& item, size_t i,
                             const ProductEfficiency& earlier) {
@@ -224,7 +224,7 @@ void check_efficiency(const std::vector<ProductEfficiency>& items, const DeckChe
   }
 }
 
-// Links that vary in time.
+// Checks links that vary in time.
 void check_traces(const ClusterDeck& cluster, const DeckChecks& checks) {
   for (size_t i = 0; i < cluster.mesh.size(); ++i) {
     const std::string key = fmt::format("cluster.mesh[{}].bandwidth_trace", i);

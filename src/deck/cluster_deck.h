@@ -1,4 +1,4 @@
-// The section cluster: on which machine.
+// The section cluster of the decks: the machine.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// A while in which a link has this bandwidth.
+// A period in which a link has this bandwidth.
 struct LinkPhase {
   double for_s = 0.0;
   double bandwidth = 0.0;  // bytes/s
@@ -17,19 +17,19 @@ struct LinkPhase {
 
 struct MeshAxis {
   std::string name;
-  std::optional<int64_t> size;             // none: auto, what the number of ranks leaves
+  std::optional<int64_t> size;             // none: auto, from the number of ranks
   std::optional<double> bandwidth;         // bytes/s
   std::optional<double> latency;           // s
   int64_t shared = 1;                      // ranks of the other axes that divide the bandwidth
-  int64_t per_host = 1;                    // consecutive ranks of the axis on one host, and
-  std::optional<double> host_bandwidth;    // bytes/s of its link; none where per_host is 1
+  int64_t per_host = 1;                    // consecutive ranks of the axis on one host
+  std::optional<double> host_bandwidth;    // bytes/s of a host's link; none if per_host is 1
   std::vector<LinkPhase> bandwidth_trace;  // repeated from the run's start; empty: bandwidth holds
 };
 
-// Products of a precision, and of a size, reach this share of the device's rated flops.
+// The share of the device's rated flops that products of this precision and size reach.
 struct ProductEfficiency {
   std::string precision;        // any, fp32, bf16, fp16
-  std::optional<int64_t> size;  // n: of products with the flops of n x n x n ones; none: of all
+  std::optional<int64_t> size;  // n: products with the flops of n x n x n ones; none: all
   double share = 1.0;
 };
 
@@ -43,7 +43,7 @@ struct DeviceClass {
 struct ClusterDeck {
   std::string device_kind;
   std::optional<int64_t> device_threads;
-  std::optional<int64_t> device_memory;  // bytes; none: what the machine has
+  std::optional<int64_t> device_memory;  // bytes; none: the machine's memory
   std::optional<double> device_flops;    // flop/s
   std::optional<double> flops_16bit;     // flop/s of bf16 and fp16; none: device_flops
   std::vector<ProductEfficiency> efficiency;
@@ -56,7 +56,7 @@ struct ClusterDeck {
   std::vector<MeshAxis> mesh;              // outermost axis first
   std::string comm_backend;                // auto, mpi, nccl
   std::string register_buffers;            // on, off; key cluster.comm.register_buffers
-  int64_t max_ctas = 0;                    // of NCCL; 0: its own choice; key cluster.comm.max_ctas
+  int64_t max_ctas = 0;                    // CTAs of NCCL; 0: its choice; key cluster.comm.max_ctas
   double collective_timeout_s = 0.0;       // key cluster.comm.collective_timeout
   double heartbeat_timeout_s = 0.0;        // key cluster.comm.heartbeat_timeout
   std::string profile;                     // auto, or a file: absolute; empty: none
@@ -64,13 +64,13 @@ struct ClusterDeck {
   std::string cost_model;                  // measured, published
   std::string emulate;                     // on, off
   double emulate_dilation = 1.0;           // wall time over emulated time
-  std::vector<DeviceClass> devices;        // in the order of ranks; empty: all are as the device
+  std::vector<DeviceClass> devices;        // in the order of ranks; empty: all have the same rates
 
-  // Times are then those of this cluster, on CPU ranks that need not be like its own.
+  // Returns true if times are those of this cluster, while CPU ranks of another machine compute.
   bool emulates() const { return emulate == "on"; }
 };
 
-// The axis of that name; Error(internal) if there is none.
+// Returns the axis of that name. Throws Error(internal) if there is none.
 const MeshAxis& axis_of(const ClusterDeck& cluster, std::string_view name);
 
 }  // namespace hidup

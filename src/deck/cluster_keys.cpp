@@ -8,8 +8,7 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 constexpr double kPiB = 1024.0 * 1024.0 * 1024.0 * kMiB;
 
-// Rates from those of a microcontroller to those of a whole computing centre: with others, times
-// are no longer numbers that can be compared.
+// Rates from a microcontroller's to a computing centre's. With others, times are not comparable.
 constexpr Range kFlopRates = {1e6, 1e18};         // flop/s
 constexpr Range kMemoryBandwidths = {1e5, 1e15};  // bytes/s
 constexpr Range kLinkBandwidths = {1e3, 1e15};    // bytes/s

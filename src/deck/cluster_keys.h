@@ -1,4 +1,4 @@
-// The keys of the cluster deck: for keys.cpp.
+// Keys of the cluster deck, for keys.cpp.
 #pragma once
 
 #include <vector>

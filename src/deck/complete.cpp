@@ -18,7 +18,7 @@
 namespace hidup {
 namespace {
 
-// Completes and judges decks whose keys are read, and collects what is wrong with them.
+// Completes and judges decks whose keys are read, and collects their problems.
 class Completion {
  public:
   Completion(Deck& deck, KeyPlaces& places, Problems& problems)
@@ -56,8 +56,8 @@ class Completion {
     report(places_.where(name), message);
   }
 
-  // The value is set, by the deck, an override or a default, nothing is wrong with it, and
-  // the key has a place in the deck.
+  // Returns true if the value is set (by the deck, an override or a default) and has no problem,
+  // and the key has a place in the deck.
   bool usable(std::string_view name) const {
     const Key* key = find_key(record_name(name));
     check(key != nullptr, "no key {}", name);
@@ -72,8 +72,8 @@ class Completion {
     });
   }
 
-  // What is given although a condition of the key does not hold. Who tried to meet the
-  // condition and made a mistake there is told about the mistake only.
+  // Reports keys that are given although a condition does not hold. Where the key of the condition
+  // has a problem itself, only that problem is reported.
   void report_misplaced(DeckFile file) {
     for (const Key& key : keys()) {
       const Condition* failed = failed_condition(key, deck_);
@@ -94,7 +94,7 @@ class Completion {
     }
   }
 
-  // What is given per rank gets its number: all keys are read now, those of the mesh, too.
+  // Multiplies values per rank by the ranks, after all keys are read, also those of the mesh.
   void multiply_by_ranks(const PerRank& per_rank, std::optional<int64_t> ranks) {
     for (const auto& [name, text] : per_rank) {
       const Key& key = *find_key(name);
@@ -115,7 +115,7 @@ class Completion {
     }
   }
 
-  // What a cluster deck says without any axis of size auto.
+  // Returns the ranks of a mesh without an axis of size auto.
   std::optional<int64_t> ranks_of_mesh() const {
     if (!places_.has_deck(DeckFile::cluster) || places_.is_refused("cluster.mesh")) {
       return std::nullopt;

@@ -1,5 +1,5 @@
-// What needs all keys of the decks: values per rank, derived values, what is missing or has no
-// place in these decks, and relations between keys.
+// The last step of reading decks, which needs all keys: values per rank, derived values, missing
+// and misplaced keys, and relations between keys.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,15 @@
 
 namespace hidup {
 
-// Keys whose values are given per rank, and what the deck says ("2 x ranks"). In the deck stands
-// what one rank has.
+// Keys with values per rank, and their texts ("2 x ranks"). The Deck holds the value of one rank.
 using PerRank = std::map<std::string, std::string>;
 
-// Completes decks whose keys are read; adds what is wrong to the problems. ranks: their number
-// where it is known, else what the mesh says counts.
+// Completes decks whose keys are read, and adds their problems. `ranks` is the number of ranks
+// where it is known; otherwise that of the mesh counts.
 void complete_decks(Deck& deck, const PerRank& per_rank, std::optional<int64_t> ranks,
                     KeyPlaces& places, Problems& problems);
 
-// The message for a key that has to be given.
+// Returns the message for a missing key.
 std::string missing_key(const Key& key, const std::string& name);
 
 }  // namespace hidup

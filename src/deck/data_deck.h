@@ -1,4 +1,4 @@
-// The section data: what the model learns from.
+// The section data of the decks.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace hidup {
 
-// The data that measure the validation loss; at most one of the two is there.
+// The data of the validation loss, given in at most one of the two forms.
 struct ValidationData {
-  double fraction = 0.0;          // of the windows of the data, the last ones; 0: none
+  double fraction = 0.0;          // share of the data's windows, taken from the end; 0: none
   std::vector<std::string> path;  // files and globs, absolute
 
   bool empty() const { return fraction == 0.0 && path.empty(); }

@@ -1,13 +1,13 @@
-// A section of a deck.
+// The holder of a deck's section.
 #pragma once
 
 #include <memory>
 
 namespace hidup {
 
-// A value behind a pointer that owns it: copies are deep, as those of C++26's std::indirect. So
-// deck.h includes no section's header, and a new key rebuilds only sources that read its section.
-// A section that was moved from has no value.
+// Owns a value behind a pointer; copies are deep, as those of C++26's std::indirect. So deck.h
+// includes no section's header, and a new key rebuilds only sources that read its section. An
+// object that was moved from has no value.
 template <typename Value>
 class Indirect {
  public:

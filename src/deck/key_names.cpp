@@ -113,7 +113,7 @@ std::string explain_unknown(std::string_view name) {
 
 namespace {
 
-// ": did you mean gpu? There are node, gpu"
+// Returns ": did you mean gpu? There are node, gpu".
 std::string meant_of(const std::string& word, const std::vector<std::string>& known) {
   const std::string meant = nearest(word, known);
   return fmt::format(": {} {}",

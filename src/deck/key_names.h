@@ -13,31 +13,31 @@ namespace hidup {
 
 struct MeshAxis;
 
-// "cluster.mesh[1].size" -> "cluster.mesh[].size"
+// Removes indices: "cluster.mesh[1].size" -> "cluster.mesh[].size".
 std::string record_name(std::string_view name);
 
-// "model.layers" -> "model"; "model" -> ""
+// Returns the group of a name: "model.layers" -> "model"; "model" -> "".
 std::string_view parent_of(std::string_view name);
 
-// "model.layers" -> "layers"
+// Returns the last part of a name: "model.layers" -> "layers".
 std::string_view last_part(std::string_view name);
 
-// `name` is `owner`, or a key or an item somewhere below it.
+// Returns true if `name` is `owner`, or a key or an item somewhere below it.
 bool belongs_to(std::string_view name, std::string_view owner);
 
-// The record is one of the items of a list.
+// Returns true if the record is a key of the items of a list.
 bool is_of_item(std::string_view record);
 
-// Some record's name starts with `name` and a dot: a section, or a part of one.
+// Returns true if some record's name starts with `name` and a dot.
 bool is_group(std::string_view name);
 
-// The last parts of the names one level below a group; the sections for "".
+// Returns the last parts of the names one level below a group; the sections for "".
 std::vector<std::string> children_of(std::string_view group);
 
-// The key or group that an unknown name may stand for, or "".
+// Returns the key or group that an unknown name may stand for, or "".
 std::string similar_name(std::string_view name);
 
-// What is wrong with a name that is no key as a whole, in an override.
+// Returns the message for a name in an override that is not the whole name of a key.
 std::string explain_unknown(std::string_view name);
 
 // A key of one mesh axis.
@@ -46,11 +46,11 @@ struct AxisKey {
   size_t item = 0;   // 1
 };
 
-// Whether an override names a key of one axis, as "cluster.mesh.gpu.size" does.
+// Returns true if an override names a key of one axis, as "cluster.mesh.gpu.size" does.
 bool is_axis_key(std::string_view name);
 
-// That key, where `axes` has an axis of that name. Throws Error(usage) where there is no such axis,
-// or no such key.
+// Returns the key of an axis that the name means. Throws Error(usage) where no axis of `axes` has
+// that name, or an axis has no such key.
 AxisKey find_axis_key(std::string_view name, const std::vector<MeshAxis>& axes);
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// The section model: what is computed.
+// The section model of the decks.
 #pragma once
 
 #include <cstdint>
@@ -7,31 +7,30 @@
 
 namespace hidup {
 
-// Mixture of experts: in some blocks, experts take the place of the feed-forward
-// network. A router chooses among them for every token.
+// Mixture of experts: experts replace the feed-forward network of some blocks. A router chooses
+// among them for every token.
 struct MoeDeck {
-  int64_t experts = 0;  // of a block; 0: the model is dense, and nothing else here holds
+  int64_t experts = 0;  // experts of a block; 0: dense, and no other member holds
   int64_t every = 0;    // blocks i (from 0) with (i + 1) % every == 0 have experts
   std::string router;
-  std::optional<int64_t> top_k;  // none: auto, what the router says
+  std::optional<int64_t> top_k;  // none: auto, from the router
   std::string normalize;         // on, off
-  // Slots of an expert per sequence: ceil(capacity_factor * choices() * sequence / experts), at
-  // least 1 and at most sequence.
+  // Each expert has ceil(capacity_factor * choices() * sequence / experts) slots per sequence, from
+  // 1 to sequence.
   double capacity_factor = 0.0;
   double balance_loss = 0.0;  // weight; 0: none
   std::string balance;        // switch, gshard
   double z_loss = 0.0;        // weight; 0: none
   std::string bias;           // on, off
 
-  int64_t choices() const { return top_k.value_or(router == "top2" ? 2 : 1); }  // per token
+  int64_t choices() const { return top_k.value_or(router == "top2" ? 2 : 1); }  // experts per token
 };
 
-// Sizes count elements. Whoever reads a member may rely on its key's limits and on
-// the relations between keys that parse_decks() checks. With a graph, only sequence,
-// vocab and precision hold besides.
+// Sizes count elements. Members keep to the limits of their keys and to the relations that
+// parse_decks() checks. With a graph, only sequence, vocab and precision hold besides.
 struct ModelDeck {
   std::string family;
-  std::string graph;  // file of a graph in text form, absolute; empty: the family is built
+  std::string graph;  // text file of a graph, absolute; empty: the family is built
   int64_t layers = 0;
   int64_t hidden = 0;
   int64_t ffn = 0;
@@ -40,7 +39,7 @@ struct ModelDeck {
   double rope_theta = 1e4;
   double norm_epsilon = 1e-5;
   std::string tied_head;         // on, off
-  int64_t sequence = 0;          // of images kImagePositions (core/images.h)
+  int64_t sequence = 0;          // kImagePositions (core/images.h) for images
   std::optional<int64_t> vocab;  // none: auto, from the data
   double dropout = 0.0;
   std::string precision;

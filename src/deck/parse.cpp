@@ -26,10 +26,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of lists of maps whose length nothing else limits.
+// The limit of lists of maps that have no other limit.
 constexpr size_t kMaxListItems = 4096;
 
-// Reads one source after the other, and collects what is wrong with them.
+// Reads one source after the other, and collects their problems.
 class DeckReader {
  public:
   explicit DeckReader(std::optional<int64_t> ranks) : ranks_(ranks) {
@@ -100,7 +100,7 @@ class DeckReader {
   }
 
  private:
-  // The place of a node. An override is a place by itself.
+  // Returns the place of a node. A node in an override has the override's place.
   Position position_of(const YamlNode& node) const {
     return is_override_ ? here() : Position{source_, node.line, node.column};
   }
@@ -110,7 +110,7 @@ class DeckReader {
     problems_.add(position, message);
   }
 
-  // The key's value cannot be judged any more, because something is wrong with it.
+  // Reports the problem of a key, whose value cannot be judged any more.
   void refuse(const std::string& name, const Position& position, const std::string& message) {
     places_.refuse(name);
     report(position, message);
@@ -147,7 +147,7 @@ class DeckReader {
   // Reads the keys under `group` ("" for the sections, which must be those of `file`).
   void read_map(const YamlNode& map, const std::string& group, Item item,
                 std::optional<DeckFile> file = std::nullopt) {
-    std::map<std::string, int> lines;  // where a key stood first
+    std::map<std::string, int> lines;  // the first line of each key
     for (size_t i = 0; i < map.keys.size(); ++i) {
       const YamlNode& word = map.keys[i];
       const Position position = position_of(word);
@@ -194,7 +194,7 @@ class DeckReader {
     }
   }
 
-  // Reads the value of a key. `name` is the key's with the index of the item.
+  // Reads the value of a key. `name` is the key's name with the index of the item.
   void read_value(const Key& key, const std::string& name, const YamlNode& value, Item item,
                   const Position& position) {
     places_.forget(name);
@@ -241,7 +241,7 @@ class DeckReader {
     }
   }
 
-  // A word in quotes is a path even if it is one of the key's choices.
+  // Reads a path. A word in quotes is one even if it is one of the key's choices.
   void read_path(const Key& key, const std::string& name, const YamlNode& value, std::string& path,
                  const Position& position) {
     path.clear();
@@ -254,7 +254,7 @@ class DeckReader {
     path = (fs::path(folder_) / path).lexically_normal();
   }
 
-  // A word in quotes is a pattern even if it is "auto".
+  // Reads patterns. A word in quotes is one even if it is "auto".
   void read_patterns(const Key& key, const std::string& name, const YamlNode& value,
                      std::optional<Patterns>& patterns, const Position& position) {
     patterns.reset();
@@ -281,7 +281,7 @@ class DeckReader {
     }
   }
 
-  // A word in quotes is a path even if it is "none" or a number.
+  // Reads validation data. A word in quotes is a path even if it is "none" or a number.
   void read_validation(const Key& key, const std::string& name, const YamlNode& value,
                        ValidationData& validation, const Position& position) {
     validation = {};
@@ -292,7 +292,7 @@ class DeckReader {
     }
   }
 
-  // A list of maps: what its items are called, how many there may be, and which one is which.
+  // A kind of list of maps: the name of its items, their limit, and the Item of an index.
   struct ListKind {
     std::string_view items;
     size_t most;
@@ -356,7 +356,7 @@ class DeckReader {
     const std::string group(parent_of(name));
     const std::string meant = similar_name(name);
     if (!meant.empty() && !places_.is_given(meant)) {
-      places_.refuse(meant);  // who misspells a key has not left it out
+      places_.refuse(meant);  // a misspelt key is not missing as well
     }
     const std::string hint =
         meant.empty() ? fmt::format("the {} here are {}", group.empty() ? "sections" : "keys",
@@ -381,8 +381,8 @@ class DeckReader {
   std::optional<int64_t> ranks_;
   PerRank per_rank_;
   Problems problems_;
-  size_t source_ = 0;  // being read
-  fs::path folder_;    // of the source being read
+  size_t source_ = 0;  // the source being read
+  fs::path folder_;    // folder of the source being read
   bool is_override_ = false;
   KeyPlaces places_;
 };

@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-// Of the name itself, or else of the closest group or item that it belongs to; or null.
+// Returns the place of the name, or else of the closest group or item that it belongs to; or null.
 template <typename Place>
 const Place* closest(const std::map<std::string, Place>& given, std::string_view name) {
   for (; !name.empty(); name = parent_of(name)) {

@@ -1,6 +1,5 @@
-// What reading the decks finds out about each key: where its value stands, and whether something is
-// wrong with it. Names are those of keys, of groups ("cluster.device") and of items
-// ("cluster.mesh[1]").
+// The place of each key's value, and the keys with problems, while decks are read. Names are those
+// of keys, of groups ("cluster.device") and of items ("cluster.mesh[1]").
 #pragma once
 
 #include <map>
@@ -15,7 +14,7 @@ namespace hidup {
 
 class KeyPlaces {
  public:
-  // A deck starts here; an override counts only where its deck has no place yet.
+  // Set the start of a deck. An override counts only where its deck has no place yet.
   void start_deck(DeckFile file, const Position& start) { decks_[file] = start; }
   void start_override(DeckFile file, const Position& start) { decks_.try_emplace(file, start); }
   bool has_deck(DeckFile file) const { return decks_.contains(file); }
@@ -24,21 +23,21 @@ class KeyPlaces {
   void give(const std::string& name, const Position& position) { given_[name] = position; }
   bool is_given(const std::string& name) const { return given_.contains(name); }
 
-  // Nothing can be said of the values there any more: what is wrong is reported.
+  // Marks a value that cannot be judged any more, because its problem is reported.
   void refuse(const std::string& name) { refused_.insert(name); }
   bool is_refused(std::string_view name) const;
 
-  // A default is nobody's: it has no place.
+  // Removes the place of a default, because a default has none.
   void take_back(const std::string& name) { given_.erase(name); }
   void take_all_back() { given_.clear(); }
 
-  // A later source starts afresh: nothing that was said of an earlier value holds.
+  // Forgets places and problems of the name, because a later source gives another value.
   void forget(std::string_view name);
 
-  // Where the value stands, else what it belongs to. Its deck must have a place.
+  // Returns the place of the value, else of its item, group or deck. The deck must have a place.
   Position where(std::string_view name) const;
 
-  // All of it as text, for errors that are found later.
+  // Returns all places as text, for errors that are found later.
   DeckPlaces describe(const Problems& sources) const;
 
  private:

@@ -8,9 +8,9 @@
 namespace hidup {
 
 DeckSource read_deck_file(const std::string& path) {
-  const std::filesystem::path here = working_folder();  // first: without it nothing is found
+  const std::filesystem::path here = working_folder();  // comes first: without it nothing is found
   std::string text = read_text_file(path, "deck", 1 << 20);
-  // Without symbolic links, so that "../" in the paths of the deck can be taken away.
+  // canonical() resolves symbolic links, so that "../" in the deck's paths can be taken away.
   std::error_code error;
   const std::filesystem::path folder =
       std::filesystem::canonical((here / path).parent_path(), error);

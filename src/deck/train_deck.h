@@ -1,4 +1,4 @@
-// The section train: how the model learns.
+// The section train of the decks.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace hidup {
 
-// When checkpoints are written, and where.
+// The group train.checkpoint: the times, place and kind of checkpoints.
 struct CheckpointDeck {
   int64_t every_steps = 0;        // 0: off
-  std::optional<double> every_s;  // none: not by time; key train.checkpoint.every
+  std::optional<double> every_s;  // none: no checkpoints by time; key train.checkpoint.every
   int64_t keep = 0;               // 0: all
   std::string folder;             // absolute; empty: beside the timing file
   std::string blocking;           // on, off
@@ -21,7 +21,7 @@ struct CheckpointDeck {
 struct TrainDeck {
   int64_t batch = 0;  // sequences per step, all ranks together
   int64_t steps = 0;
-  std::optional<int64_t> microbatches;  // none: auto, the strategy's; of a group
+  std::optional<int64_t> microbatches;  // of a group; none: auto, the strategy's
   std::optional<int64_t> accumulate;    // groups; none: auto, the strategy's
   std::string recompute;                // none, cheap, block
   uint64_t seed = 0;
@@ -34,7 +34,7 @@ struct TrainDeck {
   double beta2 = 0.0;
   double epsilon = 0.0;
   double weight_decay = 0.0;
-  // Patterns (core/text.h) of parameters without it; none: auto, what the graph says.
+  // Patterns (core/text.h) of parameters without weight decay; none: auto, as the graph says.
   std::optional<std::vector<std::string>> no_decay;
   double clip_norm = 0.0;      // 0: off
   int64_t bucket_bytes = 0;    // key train.bucket

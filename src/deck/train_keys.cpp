@@ -9,7 +9,7 @@ namespace {
 constexpr double kKiB = 1024.0;
 constexpr double kTiB = 1024.0 * 1024.0 * 1024.0 * kKiB;
 
-// A slower decay is none in single precision.
+// A slower decay vanishes in single precision.
 constexpr double kSlowestDecay = 0.999999;
 
 }  // namespace
@@ -119,7 +119,7 @@ std::vector<Key> train_keys() {
        .doc = "Gradients whose norm over all parameters is larger are multiplied by clip_norm / "
               "(norm + 1e-6), as PyTorch does. 0: off.",
        .fallback = "0",
-       .range = {.min = 1e-10, .max = 1e18, .or_zero = true},  // the square is a float, too
+       .range = {.min = 1e-10, .max = 1e18, .or_zero = true},  // its square is a float, too
        .slot = [](Deck& d, Item) -> Slot { return &d.train->clip_norm; }},
       {.name = "train.bucket",
        .doc =

@@ -1,4 +1,4 @@
-// The keys of the section train: for keys.cpp.
+// Keys of the section train, for keys.cpp.
 #pragma once
 
 #include <vector>

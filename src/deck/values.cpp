@@ -42,12 +42,12 @@ bool takes_none(const Slot& slot) {
          std::holds_alternative<std::optional<double>*>(slot);
 }
 
-// The word for an optional without a value.
+// Returns the word for an optional without a value.
 std::string word_for_none(const Key& key) {
   return key.choices.empty() ? "auto" : key.choices.front();
 }
 
-// The suffixes that values are written with; of each unit the larger ones first.
+// Returns the suffixes that values of a unit are written with, larger ones first.
 std::span<const std::string_view> suffixes_of(Unit unit) {
   static constexpr std::array<std::string_view, 9> kBytes = {"TiB", "GiB", "MiB", "KiB", "TB",
                                                              "GB",  "MB",  "kB",  "B"};
@@ -71,8 +71,8 @@ std::span<const std::string_view> suffixes_of(Unit unit) {
   return {};
 }
 
-// The shortest text that parses to exactly this value. The neighbours are tried too,
-// because dividing by the suffix's factor may be off by a rounding.
+// Returns the shortest text that parses to exactly this value. Neighbours are tried, too, because
+// dividing by the suffix's factor may be off by a rounding.
 std::string format_quantity(double value, Unit unit) {
   std::string best;
   for (const std::string_view suffix : suffixes_of(unit)) {
@@ -97,7 +97,7 @@ std::string format_number(double value, const Key& key, bool integer) {
   return integer ? fmt::format("{}", static_cast<int64_t>(value)) : fmt::format("{}", value);
 }
 
-// "from 1 to 64", "from 0 to below 1", "above 0 and at most 1", "at least 0", "0 or from 1 to 2"
+// Returns such as "from 1 to 64", "above 0 and at most 1", "at least 0", "0 or from 1 to 2".
 std::string describe_range(const Key& key, bool integer) {
   const Range& range = key.range;
   const std::string zero = range.or_zero ? "0 or " : "";
@@ -116,7 +116,7 @@ std::string describe_range(const Key& key, bool integer) {
   fail(ExitCode::usage, "expected {}, found {}{}", allowed_values(key), describe(node), hint);
 }
 
-// `text` as a number of this type from its first to its last character.
+// Reads the whole `text` as a number of this type.
 template <typename Number>
 std::pair<Number, std::errc> parse_whole(std::string_view text) {
   Number number = 0;
@@ -179,7 +179,7 @@ Number read_number(const Key& key, const YamlNode& node) {
     if constexpr (std::is_integral_v<Number>) {
       check(quantity < kTwoTo63, "the range of {} exceeds 64 bits", key.name);
     }
-    return static_cast<Number>(quantity);  // of a fraction of a byte, the whole bytes
+    return static_cast<Number>(quantity);  // drops the fraction of a byte
   }
   if (node.quoted) {
     refuse(key, node, ": a number has no quotes");
@@ -194,7 +194,7 @@ Number read_number(const Key& key, const YamlNode& node) {
 std::string read_string(const Key& key, const YamlNode& node) {
   const std::string& text = node.text;
   if (key.choices.empty() || !key.path_of.empty()) {
-    // yaml-cpp lets a quote that is never closed take the rest of the deck and a blank.
+    // yaml-cpp extends a quote that is never closed to the end of the deck and adds a blank.
     if (text.empty() || text.front() == ' ' || text.back() == ' ') {
       refuse(key, node, ", which is empty or has a blank at its ends: is a quote missing?");
     }

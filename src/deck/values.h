@@ -1,4 +1,4 @@
-// Single values of the decks: from YAML text to a member and back.
+// Single values of the decks: reading from YAML text into a member, and writing.
 #pragma once
 
 #include <string>
@@ -10,25 +10,23 @@ namespace hidup {
 
 bool in_range(double value, const Range& range);
 
-// What the key may be, for messages and the reference: "an integer from 1 to 64".
+// Describes the values of a key for messages and the reference: "an integer from 1 to 64".
 std::string allowed_values(const Key& key);
 
-// What stands in the deck, for messages.
+// Describes a value of the deck for messages.
 std::string describe(const YamlNode& node);
 
-// Whether it is written as a number. Words in quotes are none.
+// Returns true if the node is written as a number. Words in quotes are none.
 bool is_number(const YamlNode& node);
 
-// The number before " x ranks", as a node of its own; the node itself where the key takes no such
-// values or this is none.
+// Returns the number before " x ranks" as a node of its own; the node itself where the key takes no
+// such values or the text is none.
 YamlNode without_ranks(const Key& key, const YamlNode& node);
 
-// Reads one scalar into the slot (which is not a list). Throws Error(usage) with what
-// was expected and what was found.
+// Reads one scalar into the slot (no list). Throws Error(usage) with the expected and found value.
 void read_scalar(const Key& key, const YamlNode& node, const Slot& slot);
 
-// The slot's value (not a list of maps) as YAML that read_scalar() takes: on one line,
-// and the same value again.
+// Returns the slot's value (not a list of maps) as YAML on one line that reads as the same value.
 std::string format_value(const Key& key, const Slot& slot);
 
 }  // namespace hidup

@@ -23,7 +23,7 @@ size_t depth_of(std::string_view name) {
   return static_cast<size_t>(std::count(name.begin(), name.end(), '.'));
 }
 
-// The number of maps in the slot; none where it is no list of them.
+// Returns the number of maps in the slot; nothing where the slot holds no list of maps.
 std::optional<size_t> items_in(const Slot& slot) {
   if (auto* const* axes = std::get_if<std::vector<MeshAxis>*>(&slot)) {
     return (*axes)->size();
@@ -50,7 +50,7 @@ std::vector<const Key*> keys_of_items(const Key& list) {
   return found;
 }
 
-// A list within an item, on one line: "[{for: 10ms, bandwidth: 1GB/s}]".
+// Writes a list within an item on one line: "[{for: 10ms, bandwidth: 1GB/s}]".
 std::string inner_list_yaml(Deck& deck, const Key& list, Item item, size_t count) {
   std::vector<std::string> maps;
   for (item.inner = 0; item.inner < count; ++item.inner) {
@@ -64,7 +64,7 @@ std::string inner_list_yaml(Deck& deck, const Key& list, Item item, size_t count
   return fmt::format("[{}]", fmt::join(maps, ", "));
 }
 
-// A list of maps, a key on each line.
+// Writes a list of maps, a key on each line.
 std::string list_yaml(Deck& deck, const Key& list, size_t count) {
   const size_t depth = depth_of(list.name);
   if (count == 0) {
@@ -136,7 +136,7 @@ std::string resolved_yaml(const Deck& deck) {
 }
 
 std::string resolved_yaml(const Deck& deck, DeckFile file) {
-  Deck copy = deck;  // the slots of the keys are of a Deck that may change
+  Deck copy = deck;  // slots need a Deck that may change
   std::string text;
   std::string_view open;  // the group that the last line belongs to
   for (const Key& key : keys()) {

@@ -1,7 +1,7 @@
-// What an operation is told beside its inputs: a struct per set of attributes.
+// Attributes of operations: a struct per set of attributes.
 //
-// each() shows every attribute with its name and its range, in the order of the names. Printing,
-// parsing and comparing go through it, so an attribute is written once.
+// each() visits every attribute with its name and its range, in the order of the names. Printing,
+// parsing and comparing use it, so an attribute is written once.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct AttributeRange {
 };
 inline constexpr AttributeRange kFlag{0.0, 1.0, false, true};
 inline constexpr AttributeRange kCount{1.0, 1e9, false, true};
-inline constexpr AttributeRange kPositive{1e-30, 1e30};  // in single precision, too
+inline constexpr AttributeRange kPositive{1e-30, 1e30};  // holds in single precision, too
 inline constexpr AttributeRange kWeight{1e-30, 1e30, true};
 
 struct NoAttributes {
@@ -33,7 +33,7 @@ struct NoAttributes {
 };
 
 struct EmbeddingAttributes {
-  double scale = 1.0;  // of the table's rows
+  double scale = 1.0;  // factor of the table's rows
 
   bool operator==(const EmbeddingAttributes&) const = default;
   static void each(auto& self, auto visit) { visit("scale", self.scale, kPositive); }
@@ -51,7 +51,7 @@ struct MatmulAttributes {
 };
 
 struct DropoutAttributes {
-  double p = 0.0;  // of an element to become 0
+  double p = 0.0;  // probability that an element becomes 0
 
   bool operator==(const DropoutAttributes&) const = default;
   static void each(auto& self, auto visit) {
@@ -60,7 +60,7 @@ struct DropoutAttributes {
 };
 
 struct LayerNormAttributes {
-  double epsilon = 1e-5;  // added to the variance, of rms_norm to the mean square
+  double epsilon = 1e-5;  // added to the variance, in rms_norm to the mean square
 
   bool operator==(const LayerNormAttributes&) const = default;
   static void each(auto& self, auto visit) {
@@ -76,7 +76,7 @@ struct RotaryAttributes {
 };
 
 struct AttentionAttributes {
-  bool causal = true;  // a position sees itself and those before it
+  bool causal = true;  // a position attends to itself and those before it
 
   bool operator==(const AttentionAttributes&) const = default;
   static void each(auto& self, auto visit) { visit("causal", self.causal, kFlag); }
@@ -85,9 +85,8 @@ struct AttentionAttributes {
 struct RouteAttributes {
   int64_t capacity = 0;  // slots of an expert per sequence
   int64_t choices = 1;   // experts per token
-  bool hash = false;     // by the token's position instead of the logits
-  // Weights of the auxiliary losses (kernels/router_losses.h), which are minimised with the loss;
-  // 0: none.
+  bool hash = false;     // routes by the token's position instead of the logits
+  // Weights of the router's losses (kernels/router_losses.h), minimised with the loss; 0: none.
   double balance_loss = 0.0;
   double z_loss = 0.0;
   bool gshard = false;  // the balance loss is GShard's instead of Switch's
@@ -104,7 +103,7 @@ struct RouteAttributes {
   }
 };
 
-// Of the routing that an operation reads: Graph::add_op() fills them in. 0: not given.
+// Attributes of the routing that an operation reads. Graph::add_op() fills them in. 0: not given.
 struct ExpertAttributes {
   int64_t capacity = 0;
   int64_t experts = 0;
@@ -116,7 +115,7 @@ struct ExpertAttributes {
   }
 };
 
-// Likewise but for `normalize`: of several choices, the weights add up to 1.
+// The same with `normalize`: the weights of several choices add up to 1.
 struct GateAttributes {
   int64_t capacity = 0;
   int64_t experts = 0;
@@ -148,10 +147,10 @@ void for_each_attribute(const Variant& attributes, auto visit) {
       attributes);
 }
 
-// Throws Error(usage) with the attributes that there are, or with the values that it takes.
+// Sets an attribute. Throws Error(usage) with the known attributes, or the values it takes.
 void set_attribute(OpAttributes& attributes, std::string_view name, double value);
 
-// Throws Error(usage) naming an attribute that is out of its range.
+// Throws Error(usage) with the name of an attribute that is out of its range.
 void check_attributes(const OpAttributes& attributes);
 
 }  // namespace hidup

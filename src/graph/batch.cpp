@@ -55,7 +55,7 @@ std::string accumulate_obstacle(const Graph& graph) {
 
 Graph with_batch(const Graph& graph, int64_t batch) {
   Graph other(graph.name());
-  for (const Tensor& tensor : graph.tensors()) {  // in the same order: the numbers are the same
+  for (const Tensor& tensor : graph.tensors()) {  // the same order gives the same numbers
     if (tensor.role == Tensor::Role::input) {
       Shape shape = tensor.shape;
       shape.at(0) = batch;

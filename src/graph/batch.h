@@ -1,4 +1,4 @@
-// Whether a step can be computed in parts of its batch.
+// Checks whether a step can be computed in parts of its batch.
 #pragma once
 
 #include <string>
@@ -7,20 +7,19 @@
 
 namespace hidup {
 
-// Sequences of a step: dimension 0 of the inputs.
+// Returns the sequences of a step, dimension 0 of the inputs.
 int64_t batch_of(const Graph& graph);
 
-// Why the batch cannot be split into microbatches, or "". It can where every activation comes from
-// the step's inputs, with the batch as the dimension that operations take for it, and parameters
-// are used as weights, biases and tables only.
+// Returns the reason why the batch cannot be split into microbatches, or "". It can be split where
+// every activation comes from the step's inputs, with the batch in the dimension that operations
+// take for it, and parameters are used only as weights, biases and tables.
 std::string batch_obstacle(const Graph& graph);
 
-// Why the batch cannot be computed in groups, one behind the other, or "": where it cannot be
-// split, and where routers have losses of their own, whose gradients need sums over the whole
-// batch.
+// Returns the reason why the batch cannot be computed in groups, one after the other, or "": it
+// cannot be split, or routers have losses, whose gradients need sums over the whole batch.
 std::string accumulate_obstacle(const Graph& graph);
 
-// The same graph for so many sequences of a step. Where the batch can be split only.
+// Returns the graph for this many sequences per step. The batch must be one that can be split.
 Graph with_batch(const Graph& graph, int64_t batch);
 
 }  // namespace hidup

@@ -37,7 +37,7 @@ TensorId Graph::add_tensor(Tensor tensor) {
 
 namespace {
 
-// For tensors that no operation made: what they usually are.
+// Returns the usual names of dimensions for tensors that no operation made.
 std::vector<std::string> usual_dims(const Shape& shape) {
   std::vector<std::string> dims;
   for (size_t d = 0; d < shape.size(); ++d) {
@@ -55,7 +55,7 @@ DType dtype_of(InputSpec::Type type, DType floating) {
                                         : floating;
 }
 
-// Of an experts' buffer; -1 where it is none, which the shape rule reports.
+// Returns the capacity of an experts' buffer, or -1 for others, which the shape rule reports.
 int64_t capacity_of(const Tensor& buffer) {
   return buffer.shape.size() == 4 ? buffer.shape[2] : -1;
 }
@@ -88,7 +88,7 @@ TensorId Graph::add_parameter(const std::string& name, const Shape& shape, Init 
   return add_tensor(std::move(tensor));
 }
 
-// Attributes with their defaults, and what an operation shares with the one that made its
+// Fills in the defaults of attributes, and those that an operation shares with the producer of its
 // routing: two capacities would write beyond a buffer.
 OpAttributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
                              const OpAttributes& given) const {

@@ -1,5 +1,5 @@
-// The model as one device would compute it: tensors, and operations in order.
-// Plain data; a strategy says later who computes which part.
+// The model as one device would compute it: tensors, and operations in order. It is plain data; a
+// strategy later assigns the parts to ranks.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,8 @@ enum class OpKind {
   combine,
 };
 
-// How a parameter starts: zeros, ones, uniform in [-scale, scale), or normal with the mean 0 and
-// the standard deviation `scale`.
+// The initial values of a parameter: zeros, ones, uniform in [-scale, scale), or normal with mean 0
+// and standard deviation `scale`.
 struct Init {
   enum class Kind { zeros, ones, uniform, normal };
   Kind kind = Kind::zeros;
@@ -58,23 +58,23 @@ struct Tensor {
   std::string name;  // unique in the graph
   DType dtype = DType::f32;
   Shape shape;
-  std::vector<std::string> dims;  // names of the dimensions; sharding rules are called like them
+  std::vector<std::string> dims;  // names of the dimensions, also those of sharding rules
   Role role = Role::activation;
   OpId producer = -1;  // activations only
   Init init;           // parameters only
   bool decay = false;  // parameters only: weight decay applies
 
-  // The dimension that is called batch; -1 without one.
+  // Returns the dimension named batch, or -1 without one.
   int batch_dim() const;
 };
 
 struct Op {
   OpKind kind = OpKind::add;
   std::vector<TensorId> inputs;
-  TensorId output = -1;  // an operation is called like its output
+  TensorId output = -1;  // an operation has the name of its output
   OpAttributes attributes;
 
-  // `Kind`: those that the operation's record has.
+  // Returns the attributes; `Kind` is the type that the operation's record has.
   template <typename Kind>
   const Kind& as() const {
     return std::get<Kind>(attributes);
@@ -88,21 +88,21 @@ class Graph {
   TensorId add_input(const std::string& name, DType dtype, const Shape& shape);
   TensorId add_parameter(const std::string& name, const Shape& shape, Init init, bool decay,
                          DType dtype = DType::f32);
-  // Infers the output's type: floating inputs have one type, which the output gets, but for gates
-  // and the loss, which are f32. Without attributes it gets its record's defaults; those of the
-  // routing that it reads it takes from there. Throws Error(usage) naming the operation, the shapes
-  // and what was expected where they do not fit.
+  // Adds an operation and infers its output's type. Floating inputs must have one type, which the
+  // output gets, except gates and the loss, which are f32. Missing attributes get the defaults of
+  // the operation's record, or those of the routing that it reads. Throws Error(usage) with the
+  // operation, the shapes and what was expected where they do not fit.
   TensorId add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
                   const OpAttributes& attributes = {});
 
   const std::string& name() const { return name_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  const std::vector<Op>& ops() const { return ops_; }  // in an order that can be computed
+  const std::vector<Op>& ops() const { return ops_; }  // inputs before their readers
   const Tensor& tensor(TensorId id) const { return tensors_.at(static_cast<size_t>(id)); }
   const Op& op(OpId id) const { return ops_.at(static_cast<size_t>(id)); }
   const std::string& op_name(OpId id) const { return tensor(op(id).output).name; }
-  TensorId find(std::string_view name) const;  // -1 if there is none
-  // The scalar that training minimizes: the output of the last operation.
+  TensorId find(std::string_view name) const;  // returns -1 if there is none
+  // Returns the scalar that training minimizes: the output of the last operation.
   TensorId loss() const { return ops_.back().output; }
   int64_t parameter_count() const;  // elements
 
@@ -118,14 +118,13 @@ class Graph {
   std::vector<Tensor> tensors_;
   std::vector<Op> ops_;
   std::map<std::string, TensorId, std::less<>> by_name_;
-  double elements_ = 0.0;  // of all tensors
+  double elements_ = 0.0;  // elements of all tensors
 };
 
-// The same graph; weight decay applies to all parameters but those whose names are like one of the
-// patterns (core/text.h).
+// Returns the graph with weight decay for all parameters without a matching pattern (core/text.h).
 Graph with_decay(Graph graph, const std::vector<std::string>& without);
 
-// The same graph, its parameters and images of that floating type, and what follows from them.
+// Returns the graph with parameters and images of that floating type, and activations accordingly.
 Graph with_precision(Graph graph, DType dtype);
 
 }  // namespace hidup

@@ -77,8 +77,8 @@ double matmul_flops(Shapes in, const Shape&, const OpAttributes& attributes) {
   return 2.0 * static_cast<double>(e.m) * static_cast<double>(e.k) * static_cast<double>(e.n);
 }
 
-// Scores and their product with the values: 2 x 2 flops per pair of positions and channel; a causal
-// mask leaves (s + 1) / 2 keys per query on average.
+// Counts the scores and their product with the values: 2 x 2 flops per pair of positions and
+// channel. A causal mask leaves (s + 1) / 2 keys per query on average.
 double attention_flops(Shapes in, const Shape& output, const OpAttributes& attributes) {
   const auto s = static_cast<double>(in[0][1]);
   const double keys = std::get<AttentionAttributes>(attributes).causal ? (s + 1.0) / 2.0 : s;
@@ -86,7 +86,7 @@ double attention_flops(Shapes in, const Shape& output, const OpAttributes& attri
 }
 
 double expert_matmul_flops(Shapes in, const Shape&, const OpAttributes&) {
-  return 2.0 * count(in[0]) * static_cast<double>(in[1][2]);  // at most: where all slots are taken
+  return 2.0 * count(in[0]) * static_cast<double>(in[1][2]);  // the most: all slots are taken
 }
 
 double combine_flops(Shapes in, const Shape& output, const OpAttributes&) {
@@ -100,7 +100,7 @@ Shape grouped_attention_saved(const Shape& q) {
   return {q[0], q[2], q[3], q[1]};  // batch, kv_heads, group, sequence
 }
 
-// In the order of OpKind.
+// Returns the records in the order of OpKind.
 const std::vector<OperationSpec>& records() {
   static const std::vector<OperationSpec> kRecords = {
       {.kind = OpKind::embedding,

@@ -1,4 +1,4 @@
-// The record of every kind of operation: inputs, attributes, shape rule, flops.
+// Records of all kinds of operations: inputs, attributes, shape rule, flops.
 #pragma once
 
 #include <cstdint>
@@ -14,60 +14,59 @@ namespace hidup {
 using DimNames = std::vector<std::string>;
 
 struct InputSpec {
-  // `element`: the floating type of the operation's inputs.
+  // `element` is the floating type of the operation's inputs.
   enum class Type { element, f32, i32 };
-  std::string_view name;  // its role
+  std::string_view name;  // role of the input
   Type type = Type::element;
-  bool parameter = false;  // a weight, not cut with the batch
-  int batch = -1;  // the dimension that the operation takes for the batch; -1: as the first input's
+  bool parameter = false;  // a weight, which a batch split does not cut
+  int batch = -1;          // the batch dimension; -1: as in the first input
 };
 
 struct OperationSpec {
   OpKind kind;
   std::string_view name;
   std::vector<InputSpec> inputs;
-  InputSpec::Type output = InputSpec::Type::element;  // i32: it has no gradient
-  OpAttributes attributes;                            // with defaults
-  // The output's shape. Throws Error(usage) where the inputs do not fit.
+  InputSpec::Type output = InputSpec::Type::element;  // i32: no gradient
+  OpAttributes attributes;                            // the defaults
+  // Returns the output's shape. Throws Error(usage) where the inputs do not fit.
   Shape (*shape)(std::span<const Shape> inputs, const OpAttributes& attributes);
-  // Names of the output's dimensions; null: those of the first input.
+  // Returns the names of the output's dimensions; null: those of the first input.
   DimNames (*dims)(const DimNames& first, const Shape& output,
                    const OpAttributes& attributes) = nullptr;
-  // Of the forward pass, a multiply-add as two.
+  // Returns the flops of the forward pass; a multiply-add counts as two.
   double (*flops)(std::span<const Shape> inputs, const Shape& output,
                   const OpAttributes& attributes);
-  // A product: the flops bound its time, and model_flops() counts it.
+  // True for products: the flops bound their time, and model_flops() counts them.
   bool product = false;
-  // A few flops per number that it reads or writes: rather computed again than kept where memory is
-  // short (sharding/memory_choices.h).
+  // True for operations with few flops per number that they read or write. Where memory is short
+  // they are recomputed (sharding/memory_choices.h).
   bool cheap = false;
-  // f32 values that the forward pass keeps for the backward pass beside the output, and their shape
-  // (mean and reciprocal deviation, log-sum-exp): one per row of the first input unless it says
-  // otherwise.
+  // f32 values that the forward pass saves for the backward pass beside the output (mean and
+  // reciprocal deviation, log-sum-exp), and their shape: one per row of the first input by default.
   std::vector<std::string_view> saved;
   Shape (*saved_shape)(const Shape& first) = nullptr;
 
-  // Outside training the output is the first input.
+  // Outside training, the output is the first input.
   bool training_only = false;
 
   bool integer_output() const { return output == InputSpec::Type::i32; }
 };
 
 const OperationSpec& spec_of(OpKind kind);
-// Whether gradients reach the operation's floating-point inputs through it: those of its output, or
+// Returns true if gradients reach the operation's floating-point inputs: those of its output, or
 // those of a router's own losses.
 bool has_backward(const Op& op);
 std::span<const OperationSpec> all_operations();
-// Null if no operation has that name.
+// Returns null if no operation has that name.
 const OperationSpec* find_operation(std::string_view name);
 
-// The output's shape. Throws Error(usage) where inputs or attributes do not fit.
+// Returns the output's shape. Throws Error(usage) where inputs or attributes do not fit.
 Shape infer_shape(OpKind kind, std::span<const Shape> inputs, const OpAttributes& attributes);
 
 DimNames infer_dims(OpKind kind, const DimNames& first, const Shape& output,
                     const OpAttributes& attributes);
 
-// Shape of one saved tensor (spec.saved) of an operation whose first input has this shape.
+// Returns the shape of a saved tensor (spec.saved), given the shape of the first input.
 Shape saved_shape(OpKind kind, const Shape& first);
 
 }  // namespace hidup

@@ -125,7 +125,7 @@ Shape gate_shape(Shapes in, const OpAttributes& attributes) {
   return in[1];
 }
 
-// Buffers are [experts, batch, capacity, width]: the rows of an expert lie together.
+// Buffers are [experts, batch, capacity, width], so that the rows of an expert lie together.
 
 Shape expert_counts_shape(Shapes in, const OpAttributes& attributes) {
   return {std::get<ExpertAttributes>(attributes).experts, in[0][0]};

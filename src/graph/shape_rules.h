@@ -1,5 +1,5 @@
-// The rules by which the records of operations (operation.cpp) get their outputs' shapes: from the
-// shapes of the inputs and the attributes. Each throws Error(usage) where the inputs do not fit.
+// Shape rules of the records of operations (operation.cpp): the output's shape from the shapes of
+// the inputs and the attributes. Each throws Error(usage) where the inputs do not fit.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace hidup {
 
 using Shapes = std::span<const Shape>;
 
-// The first so many dimensions.
+// Returns the first `dims` dimensions.
 Shape leading(const Shape& shape, size_t dims);
 
 Shape like_first(Shapes in, const OpAttributes& attributes);

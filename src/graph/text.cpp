@@ -43,7 +43,7 @@ std::string print_attributes(const Op& op) {
   return text.empty() ? "" : fmt::format(" {{{}}}", text);
 }
 
-// Reads one line from left to right; every error knows its column.
+// Reads one line from left to right. Every error has its column.
 class LineParser {
  public:
   LineParser(std::string_view line, const std::string& source, size_t number)
@@ -58,7 +58,7 @@ class LineParser {
     fail(ExitCode::usage, "{}:{}:{}: {}", source_, number_, at + 1, message);
   }
 
-  // A name: letters, digits, '_' and '.'.
+  // Reads a name: letters, digits, '_' and '.'.
   std::string_view word(std::string_view wanted) {
     const size_t start = at_;
     while (at_ < line_.size() && (std::isalnum(static_cast<unsigned char>(line_[at_])) != 0 ||
@@ -353,7 +353,7 @@ Graph parse_graph(std::string_view text, const std::string& source) {
       if (message.starts_with(source + ":")) {
         throw;
       }
-      line.error(at, std::string(message));  // the graph's own complaint gets its place
+      line.error(at, std::string(message));  // the graph's own error gets a place
     }
   }
   if (!graph || graph->ops().empty()) {

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 using Pointer = Json::json_pointer;
 
-// The deck, whose vocabulary is known.
+// The deck and its vocabulary.
 struct Model {
   const Deck& deck;
   int64_t vocab = 0;
@@ -31,7 +31,7 @@ struct Model {
 bool equal(const Json& given, const Json& own, const Model& /*model*/) {
   return given == own;
 }
-// Of what our model has none, or what follows from the rest.
+// Accepts null where our model lacks the value or derives it.
 bool equal_or_null(const Json& given, const Json& own, const Model& /*model*/) {
   return given.is_null() || given == own;
 }
@@ -41,16 +41,16 @@ bool at_least(const Json& given, const Json& own, const Model& /*model*/) {
 bool is_tanh_gelu(const Json& given, const Json& own, const Model& /*model*/) {
   return given == own || given == "gelu_pytorch_tanh";
 }
-// Null: four times the hidden width.
+// Takes null for four times the hidden width.
 bool equal_inner(const Json& given, const Json& own, const Model& model) {
   return given.is_null() ? own == 4 * model->hidden : given == own;
 }
-// What does not change the model's function.
+// Accepts any value that does not change the model's function.
 bool any(const Json& /*given*/, const Json& /*own*/, const Model& /*model*/) {
   return true;
 }
 
-// A value of config.json. One that is missing there is not looked at.
+// A value of config.json. A missing value is not checked.
 struct Row {
   const char* theirs;  // a JSON pointer
   const char* ours;    // the deck's key; empty: all models of the family have this value
@@ -101,7 +101,7 @@ const Row kLlamaConfig[] = {
     {"/intermediate_size", "model.ffn", [](const Model& m) -> Json { return m->ffn; }},
     {"/hidden_act", "", [](const Model&) -> Json { return "silu"; }},
     {"/rms_norm_eps", "model.norm_epsilon", [](const Model& m) -> Json { return m->norm_epsilon; }},
-    // Where version 4 has them, and where version 5 does.
+    // Version 4 has these two in the first place, version 5 in the second.
     {"/rope_theta", "model.rope_theta", theta},
     {"/rope_scaling", "", [](const Model&) -> Json { return nullptr; }},
     {"/rope_parameters/rope_theta", "model.rope_theta", theta},

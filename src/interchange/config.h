@@ -1,4 +1,4 @@
-// config.json of transformers, beside a model's tensors.
+// The file config.json of transformers, beside a model's tensors.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace hidup {
 
-// What is asked of the deck and what config.json says, of one folder. Nothing where it has no such
-// file. Throws Error(usage) that names every value that differs from the deck's, whose vocabulary
-// has `vocab` tokens; Error(file) where the file cannot be read.
+// Checks that config.json in the folder agrees with the deck, whose vocabulary has `vocab` tokens.
+// Does nothing where the folder has no such file. Throws Error(usage) with every value that
+// differs; Error(file) where the file cannot be read.
 void check_config(const std::string& folder, const NameMap& names, const Deck& deck, int64_t vocab);
 
-// The text of config.json for a model of the deck; empty: these names have none.
+// Returns the text of config.json for a model of the deck; empty where these names have none.
 std::string config_text(const NameMap& names, const Deck& deck, int64_t vocab);
 
 }  // namespace hidup

@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostNamed = 8;  // tensors in a message
 
-// Dimensions first .. end of a box.
+// Returns dimensions first .. end of a box.
 Region dimensions(const Region& box, int first, int end) {
   Region part{.dims = end - first};
   std::copy(box.start + first, box.start + end, part.start);
@@ -25,7 +25,7 @@ Region dimensions(const Region& box, int first, int end) {
   return part;
 }
 
-// The number of leading dimensions that are the rows of the box's tensor as a matrix.
+// Returns the number of leading dimensions that are the rows of the box's tensor as a matrix.
 int leading_dims(const Region& box, int64_t rows) {
   int dims = 0;
   for (int64_t product = 1; product < rows || dims == 0; ++dims) {
@@ -34,7 +34,7 @@ int leading_dims(const Region& box, int64_t rows) {
   return dims;
 }
 
-// to[column * stride + row] = from[row * columns + column]
+// Transposes: to[column * stride + row] = from[row * columns + column].
 template <typename Element>
 void turn_elements(const std::byte* from, size_t rows, size_t columns, std::byte* to,
                    size_t stride) {
@@ -62,7 +62,7 @@ void turn(const std::byte* from, size_t rows, size_t columns, std::byte* to, siz
   }
 }
 
-// Theirs has columns as rows. Some of these are read at once and turned together.
+// Reads a box of a tensor with columns as rows. Several rows are read and transposed at once.
 std::vector<std::byte> read_transposed(const TensorSource& source, const Region& box) {
   const SafeTensor& tensor = *source.at.tensor;
   const int split = leading_dims(box, source.theirs.rows);
@@ -112,12 +112,12 @@ bool same_content(const PlacedTensor& one, const PlacedTensor& other) {
   return true;
 }
 
-// Finds tensors, also in files of a model without its head, and gathers what is wrong.
+// Finds tensors, also in files of a model without its head, and collects problems.
 class Matcher {
  public:
   Matcher(const TensorFiles& files, const NameMap& names) : files_(files), names_(names) {}
 
-  // Null: there is none.
+  // Returns null where there is none.
   const PlacedTensor* find(std::string_view name) {
     for (const std::string_view tried : {name, without_prefix(name)}) {
       const auto found = files_.tensors().find(tried);
@@ -179,7 +179,7 @@ class Matcher {
     return name.starts_with(names_.prefix) ? name.substr(names_.prefix.size()) : name;
   }
 
-  // One that is no parameter of this model.
+  // Checks a copy that is no parameter of this model.
   void check_copy(const NameCopy& copy) {
     if (used_.contains(std::string(copy.theirs))) {
       return;

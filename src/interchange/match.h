@@ -1,4 +1,4 @@
-// Which tensors of others are the parameters of a model of ours, and their elements.
+// Matches tensors of other programs with the parameters of a model, and reads their elements.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@
 
 namespace hidup {
 
-// Where a parameter is.
+// The source of a parameter.
 struct TensorSource {
   PlacedTensor at;
   TheirTensor theirs;
 };
 
-// The map whose names the files have: "hidup" where it is no other one's.
+// Returns the map whose names the files have; "hidup" where no other map fits.
 const NameMap& guess_names(const TensorFiles& files);
 
-// Of every parameter of the graph, by its name. Throws Error(usage) that names all tensors that are
-// missing, additional or of another shape, and copies that differ from what they should repeat.
+// Returns the source of every parameter of the graph, by its name. Throws Error(usage) with all
+// tensors that are missing, unknown or of another shape, and copies that differ.
 std::map<std::string, TensorSource> find_sources(const TensorFiles& files, const NameMap& names,
                                                  const Graph& graph);
 
-// A box of the parameter, row-major in it, of the type that the file has. Throws Error(file).
+// Returns a box of the parameter, row-major in it, in the type of the file. Throws Error(file).
 std::vector<std::byte> read_box(const TensorSource& source, const Region& box);
 
-// All elements of a parameter in the order in which theirs has them.
+// Returns all elements of a parameter in the order of the other program.
 std::vector<std::byte> as_theirs(const TheirTensor& theirs, std::vector<std::byte> ours,
                                  DType dtype);
 

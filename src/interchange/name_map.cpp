@@ -15,7 +15,7 @@ constexpr TheirLayout kVector = TheirLayout::vector;
 constexpr TheirLayout kMatrix = TheirLayout::matrix;
 constexpr TheirLayout kTransposed = TheirLayout::transposed;
 
-// GPT2LMHeadModel of transformers; its products (Conv1D) have their inputs as rows, as ours.
+// GPT2LMHeadModel of transformers. Its products (Conv1D) have inputs as rows, as ours do.
 constexpr NameRow kGpt2[] = {
     {"embedding.weight", "transformer.wte.weight"},
     {.ours = "positions.weight", .theirs = "transformer.wpe.weight", .longer = true},
@@ -38,7 +38,7 @@ constexpr NameCopy kGpt2Copies[] = {{"lm_head.weight", "transformer.wte.weight"}
 constexpr std::string_view kGpt2Ignored[] = {"transformer.h.{}.attn.bias",  // the causal mask
                                              "transformer.h.{}.attn.masked_bias"};
 
-// LlamaForCausalLM of transformers; its products have their outputs as rows.
+// LlamaForCausalLM of transformers. Its products have outputs as rows.
 constexpr NameRow kLlama[] = {
     {"embedding.weight", "model.embed_tokens.weight"},
     {"layers.{}.norm1.weight", "model.layers.{}.input_layernorm.weight"},
@@ -72,7 +72,7 @@ const std::array kMaps = {
             .ignored = kLlamaIgnored},
 };
 
-// What stands for "{}" in the pattern; none: the name is another one. Empty where it has none.
+// Returns the text in place of "{}", "" for a pattern without it; nothing for another name.
 std::optional<std::string_view> layer_in(std::string_view pattern, std::string_view name) {
   const size_t at = pattern.find("{}");
   if (at == std::string_view::npos) {

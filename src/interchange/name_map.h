@@ -1,4 +1,4 @@
-// How others call and lay out the parameters of our models.
+// Names and layouts that other programs give to the parameters of our models ("theirs" and "ours").
 #pragma once
 
 #include <span>
@@ -10,18 +10,17 @@
 
 namespace hidup {
 
-// How theirs has the elements of ours.
+// The order of their elements relative to ours.
 enum class TheirLayout { same, vector, matrix, transposed };
 
-// A parameter of a family, for every layer where its name has "{}".
+// A parameter of a family; where its name has "{}", one for every layer.
 struct NameRow {
   std::string_view ours;
   std::string_view theirs;
-  // same: of the same shape; vector: all elements in one dimension; matrix: [rows, columns];
-  // transposed: [columns, rows].
+  // vector: all elements in one dimension; matrix: [rows, columns]; transposed: [columns, rows].
   TheirLayout layout = TheirLayout::same;
-  int rows = 1;         // of a matrix: the leading dimensions of ours that are its rows
-  bool longer = false;  // theirs may have more rows, of which ours are the first
+  int rows = 1;         // leading dimensions of ours that are a matrix's rows
+  bool longer = false;  // theirs may have more rows, the first of which are ours
 };
 
 // A tensor of theirs that repeats another one.
@@ -32,29 +31,29 @@ struct NameCopy {
 
 struct NameMap {
   std::string_view name;    // "gpt2", "llama"
-  std::string_view family;  // of our models; empty: all
-  std::string_view prefix;  // of their names, which files of the model without its head lack
+  std::string_view family;  // family of our models; empty: all
+  std::string_view prefix;  // start of their names, missing without the head
   std::span<const NameRow> rows;
   std::span<const NameCopy> copies;
-  std::span<const std::string_view> ignored;  // theirs that hold no parameter
+  std::span<const std::string_view> ignored;  // their tensors that hold no parameter
 };
 
-// Null: there is none of that name. "hidup": our own names and shapes, no rows.
+// Returns null where no map has that name. "hidup" has our own names and shapes, and no rows.
 const NameMap* find_name_map(std::string_view name);
 std::vector<std::string> name_maps();
 
-// Whether a tensor of that name holds no parameter.
+// Returns true if a tensor of that name holds no parameter.
 bool is_ignored(const NameMap& map, std::string_view theirs);
 
-// How theirs is called, and how its elements are ours.
+// Their name, and the order of their elements.
 struct TheirTensor {
   std::string name;
-  Shape shape;       // what it must have
-  int64_t rows = 1;  // of ours as a matrix; its columns are the rest
+  Shape shape;       // expected shape
+  int64_t rows = 1;  // rows of ours as a matrix; the rest is columns
   bool transposed = false;
-  bool longer = false;  // it may have more rows
+  bool longer = false;  // may have more rows
 };
-// Throws Error(usage) where the map has no such parameter.
+// Returns their tensor for our parameter. Throws Error(usage) where the map has no such parameter.
 TheirTensor their_tensor(const NameMap& map, const std::string& ours, const Shape& shape);
 
 }  // namespace hidup

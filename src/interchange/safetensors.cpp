@@ -23,8 +23,8 @@ using Json = nlohmann::ordered_json;
 static_assert(std::endian::native == std::endian::little);
 
 constexpr int64_t kLengthBytes = 8;
-constexpr int64_t kMaxHeader = 100 << 20;  // as the format's own library has it
-constexpr int kMaxDepth = 3;               // of the header, a tensor, a list of its numbers
+constexpr int64_t kMaxHeader = 100 << 20;  // limit of the format's own library
+constexpr int kMaxDepth = 3;               // header, tensor, list of numbers
 constexpr size_t kMaxDims = 32;
 constexpr const char* kMetadata = "__metadata__";
 
@@ -142,7 +142,7 @@ class HeaderReader {
     return *found;
   }
 
-  // Of a list of numbers that are not negative.
+  // Reads a list of numbers that are not negative.
   std::vector<int64_t> numbers(const std::string& name, const Json& entry, const char* key,
                                size_t most) const {
     const auto given = entry.find(key);
@@ -160,7 +160,7 @@ class HeaderReader {
     return found;
   }
 
-  // None: more than a file can have.
+  // Returns nothing for more bytes than a file can have.
   static std::optional<int64_t> product(int64_t bytes, const Shape& shape) {
     for (const int64_t extent : shape) {
       if (extent > 0 && bytes > std::numeric_limits<int64_t>::max() / extent) {

@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 constexpr const char* kOne = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// The files that an index lists.
+// Returns the files that an index lists.
 std::set<std::string> files_of(const std::string& index) {
   const auto refuse = [&](const std::string& why) {
     fail(ExitCode::file, "{}: no index of safetensors files: {}", index, why);

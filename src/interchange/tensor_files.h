@@ -1,4 +1,4 @@
-// The tensors of a model that others wrote.
+// The tensors of a model that another program wrote.
 #pragma once
 
 #include <map>
@@ -19,12 +19,12 @@ struct PlacedTensor {
 // One safetensors file, or several that an index lists.
 class TensorFiles {
  public:
-  // A file NAME.safetensors, an index NAME.json, or a folder with model.safetensors or
+  // Opens a file NAME.safetensors, an index NAME.json, or a folder with model.safetensors or
   // model.safetensors.index.json. Throws Error(file).
   explicit TensorFiles(const std::string& path);
 
   const std::string& path() const { return path_; }
-  const std::string& folder() const { return folder_; }  // where config.json may lie
+  const std::string& folder() const { return folder_; }  // may hold config.json
   const std::map<std::string, PlacedTensor, std::less<>>& tensors() const { return tensors_; }
 
  private:

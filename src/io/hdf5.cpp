@@ -7,11 +7,11 @@ namespace hidup::hdf5 {
 std::unique_lock<std::mutex> lock_library() {
   static std::mutex mutex;
   std::unique_lock lock(mutex);
-  // HDF5's exit handler closes what is still open; after a failed write it
-  // retries for ever. All files here are closed explicitly.
+  // After a failed write, HDF5's exit handler would retry for ever. All files are closed
+  // explicitly.
   static const herr_t no_exit_handler = H5dont_atexit();
   static_cast<void>(no_exit_handler);
-  // HDF5 prints errors on its own, per thread, unless told not to.
+  // Each thread must tell HDF5 not to print errors.
   thread_local const herr_t silent = H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   static_cast<void>(silent);
   return lock;
@@ -33,7 +33,7 @@ std::string innermost_error() {
   };
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, &reason);
   H5Eclear2(H5E_DEFAULT);  // a thread's errors are not freed with the thread
-  // "file write failed: time = ..., errno = 28, error message = 'No space left on device', ..."
+  // HDF5's text is "file write failed: time = ..., error message = 'No space left on device', ..."
   const std::string_view key = "error message = '";
   const size_t start = reason.find(key);
   if (start != std::string::npos) {

@@ -1,8 +1,8 @@
 // The C API of HDF5 with checked calls and handles that close themselves.
 //
-// Internal to src/io and src/checkpoint, whose other headers have no type of HDF5. Every failed
-// call becomes an Error(file) that names the file, what was being done and HDF5's
-// innermost reason, which is the operating system's text where there is one.
+// The header is internal to src/io and src/checkpoint, whose other headers have no type of HDF5. A
+// failed call becomes an Error(file) with the file, the action and HDF5's innermost reason, which
+// is the operating system's text where there is one.
 #pragma once
 
 #include <fmt/core.h>
@@ -21,9 +21,9 @@
 
 namespace hidup::hdf5 {
 
-// Held around all use of HDF5, handles' destructors included: the timing file is
-// flushed by a thread of its own, and not every build of the library is
-// thread-safe. Sets the library up for this process and thread.
+// Locks the library; hold the lock around all use of HDF5, destructors of handles included. The
+// timing file is flushed by its own thread, and not every build of the library is thread-safe. Sets
+// the library up for this process and thread.
 [[nodiscard]] std::unique_lock<std::mutex> lock_library();
 
 // Owns an HDF5 identifier of any kind.
@@ -45,10 +45,10 @@ class Handle {
   hid_t id_ = H5I_INVALID_HID;
 };
 
-// Reason of the last failed call, for example "no space left on device".
+// Returns the reason of the last failed call: "no space left on device".
 std::string innermost_error();
 
-// Version of the library as loaded, for example "1.10.8".
+// Returns the version of the loaded library: "1.10.8".
 std::string version();
 
 template <typename T>
@@ -69,12 +69,12 @@ hid_t native_type() {
 
 using Extents = std::vector<hsize_t>;
 
-// Calls of HDF5 about one file.
+// Calls of HDF5 for one file.
 class Calls {
  public:
   explicit Calls(std::string path) : path_(std::move(path)) {}
 
-  // Passes on the result of an HDF5 call, or throws "PATH: cannot DOING: REASON".
+  // Returns the result of an HDF5 call, or throws "PATH: cannot DOING: REASON".
   template <typename T, typename... Args>
   T checked(T result, fmt::format_string<Args...> doing, Args&&... args) const {
     if (result < 0) {
@@ -85,7 +85,7 @@ class Calls {
 
   const std::string& path() const { return path_; }  // for messages
 
-  // Elements as they lie in the memory of this machine. HDF5 has no name for bf16 and f16.
+  // Returns the type of elements in this machine's memory. HDF5 has no names for bf16 and f16.
   Handle element_type(DType dtype) const;
 
  private:
@@ -97,21 +97,21 @@ class Calls {
 // A file that is being written.
 class File : public Calls {
  public:
-  // Writes to `file` in the newest format of the library, which SWMR needs.
-  // `user_block`: bytes at the start of the file that HDF5 leaves alone. A file that has them is
-  // made of its content only, without times, and datasets that are as large begin at multiples.
+  // Writes to `file` in the newest format of the library, which SWMR needs. HDF5 leaves the first
+  // `user_block` bytes alone. A file with a user block depends only on its content, as it has no
+  // times, and datasets at least as large begin at its multiples.
   explicit File(const NewFile& file, hsize_t user_block = 0);
 
   hid_t id() const { return id_.get(); }
 
   void create_group(const std::string& name);
-  // A dataset of its final size, written at once; empty extents make a scalar.
+  // Writes a dataset of its final size at once; empty extents make a scalar.
   Handle write_dataset(const std::string& name, hid_t type, const Extents& extents,
                        const void* data);
-  // A dataset of one piece whose content others write into the file, and where that is, in bytes
-  // from the start of the file. Empty extents make a scalar; no extent may be 0.
+  // Creates a contiguous dataset whose content others write into the file. Returns its place in
+  // bytes from the start of the file. Empty extents make a scalar; no extent may be 0.
   int64_t place_dataset(const std::string& name, hid_t type, const Extents& extents);
-  // A dataset that can grow in dimension 0, with `extents` to begin with.
+  // Creates a dataset that can grow in dimension 0 and has the size `extents` at first.
   Handle create_growing(const std::string& name, hid_t type, const Extents& extents,
                         const Extents& chunk);
 
@@ -127,12 +127,12 @@ class File : public Calls {
   void flush();
   // Closes the file, which must have no open objects left.
   void close();
-  // Gives the file up without closing it. After a failed write, closing would
-  // write again, fail again, and leave the library in a state it cannot leave.
+  // Gives the file up without closing it. After a failed write, closing would write and fail again,
+  // and would leave the library in a broken state for good.
   void abandon() { id_.release(); }
 
  private:
-  Handle without_times(hid_t kind) const;  // properties of what is to be created
+  Handle without_times(hid_t kind) const;  // properties of an object to create
   Handle create_space(const std::string& name, const Extents& extents) const;
   void write_attribute(hid_t object, const std::string& name, hid_t type, const Handle& space,
                        const void* data);
@@ -144,7 +144,7 @@ class File : public Calls {
   Handle id_;
 };
 
-// Pointers to the strings, as HDF5 takes strings of any length.
+// Returns pointers to the strings, the form in which HDF5 takes strings of any length.
 std::vector<const char*> c_strings(const std::vector<std::string>& strings);
 
 }  // namespace hidup::hdf5

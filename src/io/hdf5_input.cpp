@@ -19,7 +19,7 @@ herr_t add_link(hid_t /*group*/, const char* path, const H5L_info_t* info, void*
   return 0;
 }
 
-// So many strings that `read` brings as pointers.
+// Returns `count` strings, which `read` delivers as pointers.
 template <typename Read>
 std::vector<std::string> take_texts(const Handle& type, const Handle& space, hssize_t count,
                                     const Read& read) {
@@ -46,11 +46,11 @@ void InputFile::expect(bool right, fmt::format_string<Args...> what, Args&&... a
 InputFile::InputFile(const std::string& path, int64_t bytes, State state)
     : Calls(path), bytes_(bytes) {
   const Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "set the file's properties"));
-  // A complete file is never changed, SWMR needs no locks, and some file systems have none.
+  // Complete files never change and SWMR needs no locks, which some file systems lack.
   checked(H5Pset_file_locking(access.get(), /*use_file_locking=*/0, /*ignore_when_disabled=*/1),
           "set the file's locking");
   if (state == State::growing) {
-    constexpr unsigned kAttempts = 5;  // of 100 a damaged file would take minutes
+    constexpr unsigned kAttempts = 5;  // with 100, a damaged file would take minutes
     checked(H5Pset_metadata_read_attempts(access.get(), kAttempts), "set the file's properties");
   }
   const unsigned flags =

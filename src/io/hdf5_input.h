@@ -1,6 +1,6 @@
-// HDF5 files that are read. As hdf5.h, internal to src/io and src/checkpoint.
+// Input from HDF5 files; internal to src/io and src/checkpoint.
 //
-// A file may come from anywhere: what it says is checked before memory is asked for. HDF5 itself
+// A file may come from anywhere, so its sizes are checked before memory is allocated. HDF5 itself
 // can crash on a damaged file, so the caller compares checksums first.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace hidup::hdf5 {
 
-// Where a dataset of one piece lies, and what it is made of.
+// The place, type and extents of a contiguous dataset.
 struct InputDataset {
   Handle type;
   Extents extents;
@@ -22,25 +22,25 @@ struct InputDataset {
 
 class InputFile : public Calls {
  public:
-  // `bytes`: of the file; nothing in it can be larger. growing: it may still be written (SWMR), or
-  // its writer was killed.
+  // Opens a file of `bytes` bytes; nothing in it can be larger. A growing file may still be written
+  // (SWMR), or its writer was killed.
   enum class State { complete, growing };
   InputFile(const std::string& path, int64_t bytes, State state = State::complete);
 
-  // Paths of all datasets, for example "parameters/layers.0.ffn.up.weight". Throws where a link is
-  // not a hard one: it could lead to another file.
+  // Returns the paths of all datasets, such as "parameters/layers.0.ffn.up.weight". Throws where a
+  // link is not a hard one, because it could lead to another file.
   std::vector<std::string> datasets() const;
-  // Throws where the dataset is chunked, compact, in another file or empty.
+  // Returns a dataset. Throws where it is chunked, compact, in another file or empty.
   InputDataset dataset(const std::string& name) const;
   Handle open_group(const std::string& name) const;
-  // Whether there is a link of that path; its groups must be there.
+  // Returns true if a link of that path exists; its groups must exist.
   bool has(const std::string& path) const;
-  // All elements of a dataset of any layout: int64_t, double, or std::string of any length. Throws
-  // where it has another type or other than `dims` dimensions.
+  // Returns all elements of a dataset of any layout: int64_t, double, or std::string of any length.
+  // Throws where it has another type or number of dimensions.
   template <typename T>
   std::vector<T> values(const std::string& name, int dims) const;
 
-  // Attributes, of the type that File::set_attribute() writes for these. Any other one throws.
+  // Read attributes of the types that File::set_attribute() writes. Other types throw.
   void get_attribute(hid_t object, const std::string& name, int64_t& value) const;
   void get_attribute(hid_t object, const std::string& name, uint64_t& value) const;
   void get_attribute(hid_t object, const std::string& name, double& value) const;
@@ -52,7 +52,7 @@ class InputFile : public Calls {
   void expect(bool right, fmt::format_string<Args...> what, Args&&... args) const;
   template <typename T>
   void get_number(hid_t object, const std::string& name, T& value) const;
-  // The strings of an attribute of `dims` dimensions.
+  // Returns the strings of an attribute of `dims` dimensions.
   std::vector<std::string> get_texts(hid_t object, const std::string& name, int dims) const;
 
   int64_t bytes_;

@@ -15,8 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What two paths have in common that lead to the same file: of one that exists its number, of
-// another its path without links.
+// An identity equal for all paths to a file: an existing file's number, else the path without
+// links.
 struct Identity {
   dev_t device = 0;
   ino_t number = 0;
@@ -51,7 +51,7 @@ void check_apart(const NamedFile& output, const Identity& identity,
   }
 }
 
-// A shell may have sent them to a file.
+// Throws where the shell sends standard output or error to this file.
 void check_apart_from_streams(const NamedFile& output, const Identity& identity) {
   for (const int stream : {STDOUT_FILENO, STDERR_FILENO}) {
     struct stat status = {};
@@ -62,7 +62,7 @@ void check_apart_from_streams(const NamedFile& output, const Identity& identity)
   }
 }
 
-// Whether a file that exists may be replaced.
+// Throws where an existing file may not be replaced.
 void check_existing(const NamedFile& output, bool overwrite) {
   const std::string& path = output.path;
   struct stat status = {};
@@ -110,7 +110,7 @@ void prepare_outputs(const std::vector<NamedFile>& outputs, const std::vector<Na
       fail(ExitCode::file, "{}: cannot create the folder {}: {}", output.path, parent.string(),
            error.message());
     }
-    const NewFile trial(output.path);  // now rather than after hours of work
+    const NewFile trial(output.path);  // fails now, not after hours of work
   }
 }
 

@@ -1,4 +1,4 @@
-// What holds for every file that a user names as an output.
+// Checks of files that a user names as outputs.
 #pragma once
 
 #include <string>
@@ -9,17 +9,17 @@ namespace hidup {
 // A file that a command reads or writes.
 struct NamedFile {
   std::string name;  // for messages: "--out", "the model deck"
-  std::string path;  // empty: there is none
+  std::string path;  // empty: no file
 };
 
-// Throws Error(usage) where an output is another one, too, or an input, or where standard output or
-// standard error go, whatever links lead to it; Error(file) where it is not a regular file, or
-// exists without `overwrite`. Names of outputs are options. Changes nothing.
+// Checks outputs and changes nothing. Throws Error(usage) where an output is, through whatever
+// links, another output, an input, standard output or standard error; Error(file) where it is not a
+// regular file, or exists without `overwrite`. Names of outputs are options.
 void check_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
                    bool overwrite);
 
-// The same, and makes way for the outputs: creates missing parent folders and tries to create a
-// file in them. Existing files are left in place. Throws Error(file) where that fails.
+// Checks outputs likewise, creates missing parent folders and tries to create a file in them.
+// Existing files stay. Throws Error(file) where that fails.
 void prepare_outputs(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
                      bool overwrite);
 

@@ -24,8 +24,8 @@ bool starts_with_any(std::string_view text, std::span<const std::string_view> st
   return std::ranges::any_of(starts, [&](std::string_view s) { return text.starts_with(s); });
 }
 
-// What mpirun tells its ranks about the job. Nobody sets it, it is another in every run, and the
-// key by which the ranks of a job know each other is among it.
+// Returns true for variables that mpirun sets for its ranks. Nobody else sets them, they differ in
+// every run, and one is the key by which the ranks of a job know each other.
 bool is_of_launcher(std::string_view name) {
   constexpr std::array<std::string_view, 5> kOfMpirun = {"OMPI_MCA_ess", "OMPI_MCA_initial_wdir",
                                                          "OMPI_MCA_orte_", "OMPI_MCA_pmix",
@@ -34,7 +34,7 @@ bool is_of_launcher(std::string_view name) {
          starts_with_any(name, kOfMpirun);
 }
 
-// By a word of its name.
+// Returns true if a word of the name marks a credential.
 bool is_secret(std::string_view name) {
   constexpr std::array<std::string_view, 10> kWords = {
       "AUTH", "COOKIE", "CREDENTIAL", "CREDENTIALS", "JWT",

@@ -22,8 +22,8 @@ constexpr std::chrono::milliseconds kFlushInterval{500};
 
 }  // namespace
 
-// Takes rows from the training thread and writes them from its own. The lock of
-// the library comes before rows_mutex_, which is held for moments only.
+// Takes rows from the training thread and writes them in a thread of its own. The library's lock is
+// taken before rows_mutex_, which is held only briefly.
 class TimingFile::Writer {
  public:
   Writer(const std::string& path, bool overwrite, const TimingHeader& header);
@@ -39,7 +39,7 @@ class TimingFile::Writer {
   void close();
 
  private:
-  // Writes the rows so far; what goes wrong is kept in failure_.
+  // Writes the rows so far; failure_ keeps an error.
   enum class Until { in_file, on_disk };
   void write_pending(Until until = Until::in_file);
   void flush_periodically(const std::stop_token& stop);
@@ -51,16 +51,16 @@ class TimingFile::Writer {
   const bool validation_;
   const bool emulation_;
   std::optional<TimingLayout> layout_;  // empty once closed
-  std::mutex rows_mutex_;               // guards what follows
+  std::mutex rows_mutex_;               // guards the members below
   std::condition_variable_any appended_;
   TimingRows rows_;
   Clock::time_point flushed_ = Clock::now();
-  std::exception_ptr failure_;  // of the first write that failed
+  std::exception_ptr failure_;  // the first failed write
   bool failure_reported_ = false;
   int64_t last_step_ = -1;
   int64_t last_validation_step_ = -1;
   int64_t last_timeline_step_ = -1;
-  std::jthread flusher_;  // last: it uses all the others
+  std::jthread flusher_;  // last member, because it uses all others
 };
 
 TimingFile::Writer::Writer(const std::string& path, bool overwrite, const TimingHeader& header)

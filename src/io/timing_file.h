@@ -1,19 +1,18 @@
-// The timing file: what a run was, and what every step took.
+// The timing file: the description of a run and the times of every step.
 //
-// HDF5, written by rank 0 and readable while it grows and after a kill (SWMR:
-// h5py.File(name, 'r', swmr=True)). Every dataset has a text attribute `unit`:
-// "s", "bytes", "flop", "tokens", "nat", "1" for other numbers, "" for text.
+// It is HDF5, written by rank 0, and readable while it grows and after a kill (SWMR:
+// h5py.File(name, 'r', swmr=True)). Every dataset has a text attribute `unit`: "s", "bytes",
+// "flop", "tokens", "nat", "1" for other numbers, "" for text.
 //
 //   /input/{model_deck,cluster_deck,resolved}, /strategy/text, /program/text   scalar text
-//   /strategy attributes: name, hash, search_s, where the profile has rates floor_s (the least
-//     time of what a rank computes in a step), and where there is a prediction
-//   predicted_iteration_s,
-//     predicted_compute_s, predicted_comm_s, predicted_exposed_comm_s, predicted_peak_bytes
+//   /strategy attributes: name, hash, search_s; floor_s (least computing time of a step on a rank)
+//     where the profile has rates; predicted_{iteration_s,compute_s,comm_s,exposed_comm_s} and
+//     predicted_peak_bytes where there is a prediction
 //   /iterations/{step,wall_s,loss,tokens,lr,grad_norm,skipped}                 [n]
 //   /iterations/{balance_loss,z_loss}                                          [n]
 //   /validation/{step,loss}                                                    [m]
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
-//     of which RunBusyTimes makes what a run prints, the overlap ratio included
+//     (RunBusyTimes makes a run's printed times and overlap ratio of them)
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
 //   /program/{name,kind,stream,microbatch,phase,collective,algorithm,flops,bytes}  [instructions]
 //   /program/distinct/rank                                                     [ranks]
@@ -26,30 +25,29 @@
 //   /emulation/{wall_s,moved_s}                                                [n]
 //   /emulation attribute: dilation, wall time over emulated time
 //
-// skipped is 1 where the gradients were not finite and the update did nothing, else 0.
-// balance_loss and z_loss are there only where they have a weight: the routers' own losses in the
-// step, without the weight, summed over the layers.
-// /validation is there only if there is something to validate on: the mean loss over all of it
-// after the step's update.
+// skipped is 1 where the gradients were not finite and the update did nothing, else 0. balance_loss
+// and z_loss exist only where they have a weight: the routers' own losses in the step, without the
+// weight, summed over the layers. /validation exists only with validation data: the mean loss over
+// all of it after the step's update.
 //
-// flops and bytes are the first rank's. /program/distinct is there only if ranks have parts of
-// unequal sizes: those of ranks that stand for all, because every other rank has the parts of one
-// of them, or one element more or less.
+// flops and bytes are those of the first rank. /program/distinct exists only if ranks have parts of
+// unequal sizes. It describes ranks that stand for all: every other rank has the parts of one of
+// them, up to one element.
 //
 // A run that goes on from a checkpoint of another one has two more root attributes: continued_from,
 // the timing file of that run, relative to the folder of this one, and continued_at_step, the last
 // step of that run that counts. Both files together are the whole training.
 //
-// Of images there are /iterations/accuracy [n] and /validation/accuracy [m], too: the fraction of
-// the targets that have the largest logit. tokens counts the patches and the class tokens then.
+// Runs on images also have /iterations/accuracy [n] and /validation/accuracy [m], the fraction of
+// the targets that have the largest logit. tokens then counts the patches and the class tokens.
 //
-// /experts is there only if the model has experts. tokens counts the choices of an expert
-// in the step's batch, on all ranks; dropped those of them that found no slot.
+// /experts exists only if the model has experts. tokens counts the choices of an expert in the
+// step's batch on all ranks; dropped counts the choices that found no slot.
 //
-// /emulation is there only where the ranks emulated the cluster of the deck. All other times are
-// emulated ones then, /timeline since the emulated start of the run. late_instructions are those
-// whose work was done after their emulated end; wall_s is what the step took here, and moved_s by
-// how much emulated time was put off before it because of a pause, both in seconds of
+// /emulation exists only where the ranks emulated the cluster of the deck. All other times are then
+// emulated ones, /timeline since the emulated start of the run. late_instructions counts
+// instructions that were done after their emulated end; wall_s is the step's time on this machine,
+// and moved_s the time by which a pause delayed emulated time before the step, both in seconds of
 // this machine.
 //
 // Numbers are int64 or float64, text is UTF-8. All arrays are chunked and can grow.
@@ -66,7 +64,7 @@ namespace hidup {
 
 inline constexpr int64_t kTimingFormatVersion = 1;
 
-// Root attributes, by the members' names.
+// Root attributes, named as the members.
 struct RunAttributes {
   std::string program_version;
   std::string git_commit;
@@ -78,11 +76,11 @@ struct RunAttributes {
   std::string device;
   std::vector<std::string> hostnames;
   std::vector<std::string> libraries;     // "name version", as loaded
-  std::string arithmetic;                 // of CPU kernels, for people; absent if empty
+  std::string arithmetic;                 // of CPU kernels, for readers; absent if empty
   std::vector<std::string> environment;   // "KEY=value"
-  std::optional<double> unigram_entropy;  // of the data, nats per target; absent if unknown
-  // The timing file that this one goes on from, as a path that can be opened now, and its last
-  // step that counts; absent if the run began with step 1.
+  std::optional<double> unigram_entropy;  // nats per target of the data; absent if unknown
+  // The timing file that this one continues, as a path that can be opened now, and its last step
+  // that counts; absent if the run began with step 1.
   std::optional<std::string> continued_from;
   std::optional<int64_t> continued_at_step;
 };
@@ -97,26 +95,26 @@ struct StrategyInfo {
   std::string name;
   std::string hash;
   std::string text;       // the strategy file
-  double search_s = 0.0;  // 0: it was not searched for
-  double floor_s = 0.0;   // the least time of a step's computation; 0: not known
+  double search_s = 0.0;  // 0: the strategy was not searched for
+  double floor_s = 0.0;   // least computing time of a step; 0: not known
 };
 
-// One instruction; the words are those of the program's text.
+// An instruction, in the words of the program's text.
 struct ProgramRow {
   std::string name;
   std::string kind;         // compute, collective, local
   std::string stream;       // compute, comm
-  int64_t microbatch = -1;  // -1: belongs to none
+  int64_t microbatch = -1;  // -1: no microbatch
   std::string phase;        // forward, backward, update
   std::string collective;   // all_reduce, all_gather, ...; empty for other kinds
-  // A collective's: automatic, ring, windows, ..., flat, or hierarchical, and those of its parts
-  // unless all are automatic. Older files have none.
+  // Algorithm of a collective: automatic, ring, windows, ..., flat, or hierarchical with those of
+  // its parts unless all are automatic. Older files have none.
   std::string algorithm = {};
   int64_t flops = 0;  // on the first rank
   int64_t bytes = 0;
 };
 
-// What the instructions are on one rank, [instructions].
+// Flops and bytes of the instructions on one rank, [instructions].
 struct RankWork {
   int64_t rank = 0;
   std::vector<int64_t> flops;
@@ -126,47 +124,46 @@ struct RankWork {
 struct ProgramInfo {
   std::string text;
   std::vector<ProgramRow> rows;
-  std::vector<RankWork> distinct;  // ranks that stand for all; empty: all are alike
+  std::vector<RankWork> distinct;  // ranks that stand for all; empty: all ranks are alike
 };
 
-// What a step is going to take, on the busiest rank.
+// The predicted times and memory of a step on the busiest rank.
 struct PredictionInfo {
   double iteration_s = 0.0;
   double compute_s = 0.0;
   double comm_s = 0.0;
   double exposed_comm_s = 0.0;
   int64_t peak_bytes = 0;
-  std::vector<double> start_s;   // of every instruction, since the step's start
-  std::vector<double> length_s;  // likewise
+  std::vector<double> start_s;   // starts of instructions since the step's start
+  std::vector<double> length_s;  // predicted lengths of instructions
 };
 
-// By rank, [world_size].
+// Memory by rank, [world_size].
 struct RankMemory {
   std::vector<int64_t> peak_bytes;
   std::vector<int64_t> parameter_bytes;
 };
 
-// The layers with experts, and the experts of the layer that has the most.
+// The number of layers with experts, and of the experts of the largest such layer.
 struct ExpertLayers {
   int64_t layers = 0;  // 0: the model has no experts
   int64_t experts = 0;
-  bool balance_loss = false;  // the routers have one
-  bool z_loss = false;        // likewise
+  bool balance_loss = false;  // routers have a balance loss
+  bool z_loss = false;        // routers have a z loss
 };
 
-// By layer and expert, [layers, experts]; 0 for experts that a layer lacks. Empty if the model
-// has no experts.
+// Loads, [layers, experts]; 0 for experts that a layer lacks. Empty if the model has no experts.
 struct ExpertLoads {
-  std::span<const int64_t> tokens;   // that chose the expert
-  std::span<const int64_t> dropped;  // of these
+  std::span<const int64_t> tokens;   // tokens that chose the expert
+  std::span<const int64_t> dropped;  // tokens that found no slot
 };
 
-// Where times are emulated.
+// The emulation of times.
 struct EmulationInfo {
   double dilation = 1.0;  // wall time over emulated time
 };
 
-// All that is known before the first step.
+// All content that is known before the first step.
 struct TimingHeader {
   RunAttributes run;
   InputInfo inputs;
@@ -175,7 +172,7 @@ struct TimingHeader {
   std::optional<PredictionInfo> prediction;
   RankMemory memory;
   ExpertLayers experts;
-  bool validation = false;  // there is something to validate on
+  bool validation = false;  // the run has validation data
   bool images = false;      // the data are images
   std::optional<EmulationInfo> emulation;
 };
@@ -189,15 +186,15 @@ struct Iteration {
   double lr = 0;
   double grad_norm = 0;
   bool skipped = false;     // the update did nothing
-  double balance_loss = 0;  // of the routers, without its weight; where ExpertLayers says so
-  double z_loss = 0;        // likewise
+  double balance_loss = 0;  // without its weight; where ExpertLayers has one
+  double z_loss = 0;        // without its weight, too
 };
 
-// What a step was on this machine, where its times are emulated.
+// A step's times on this machine, where the run's times are emulated.
 struct EmulatedIteration {
-  double wall_s = 0.0;            // from its start to that of the next
-  double moved_s = 0.0;           // by so much it was put off because of a pause
-  std::span<const int64_t> late;  // [world] instructions that were done after their emulated end
+  double wall_s = 0.0;            // from its start to the start of the next
+  double moved_s = 0.0;           // delay by a pause
+  std::span<const int64_t> late;  // [world] instructions done after their emulated end
 };
 
 struct ValidationRow {
@@ -214,47 +211,43 @@ struct TimelineRow {
   double end_s = 0;
 };
 
-// Rows are kept in memory and written by a thread of the file's own: half a
-// second after the previous time, or at once where that is longer ago. So a row
-// never waits longer for a reader, however long the next step takes, and no step
-// waits for the file system.
+// Writes a timing file. Rows wait in memory, and a thread of the file writes them half a second
+// after the previous time, or at once where that is longer ago. So a row never waits long for a
+// reader, however long the next step takes, and no step waits for the file system.
 //
-// A write that fails (a full disk) stops the writing; the next call of any
-// member throws its Error(file). What was written before stays readable.
+// A write that fails (a full disk) stops the writing; the next call of any member throws its
+// Error(file). Rows that were written before stay readable.
 class TimingFile {
  public:
-  // Writes the header beside `path`, lets readers in and then gives the file its name
-  // (NewFile::take_name()).
+  // Writes the header, lets readers in and gives the file its name (NewFile::take_name()).
   TimingFile(const std::string& path, bool overwrite, const TimingHeader& header);
   TimingFile(const TimingFile&) = delete;
   TimingFile& operator=(const TimingFile&) = delete;
-  // Closes the file where close() was not called, and logs what goes wrong.
+  // Closes the file unless close() did, and logs errors.
   ~TimingFile();
 
-  // Steps in ascending order. The spans hold one value per rank: the busy times
-  // of the two streams, and the time in which only communication ran. `emulated`: where the header
-  // has an emulation.
+  // Appends steps, which must ascend. The spans hold one value per rank: the busy times of the two
+  // streams, and the time in which only communication ran. `emulated` counts where the header has
+  // an emulation.
   void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
                         std::span<const double> comm_s, std::span<const double> exposed_comm_s,
                         const ExpertLoads& loads, const EmulatedIteration& emulated = {});
 
-  // The loss after that step, in ascending order. Only where the header says that there is
-  // something to validate on.
+  // Appends the loss after a step; steps must ascend. Only for headers with validation data.
   void append_validation(const ValidationRow& row);
 
-  // Rows of steps that are not before those of earlier calls, in any order.
+  // Appends rows in any order, of steps that are not before those of earlier calls.
   void append_timeline(std::span<const TimelineRow> rows);
 
   // Returns when all rows so far are in the file.
   void flush();
 
-  // Waits until the row of the step is appended, and returns when it and all before it are on the
-  // disk, from any thread. Where the file has failed there is nothing to wait for; the next call of
-  // another member throws.
+  // Waits, in any thread, until the row of the step is appended, and it and all before it are on
+  // the disk. Returns at once where the file has failed; the next call of another member throws.
   void wait_for_step(int64_t step);
 
-  // Writes the rest and closes the file. Nothing may be appended after it. Throws
-  // Error(file), too, where somebody took the file's name away (NewFile::check_name()).
+  // Writes the rest and closes the file. Nothing may be appended after it. Throws Error(file), too,
+  // where the file lost its name (NewFile::check_name()).
   void close();
 
  private:

@@ -22,13 +22,13 @@
 namespace hidup {
 namespace {
 
-// What a run's clock can say, in seconds: 30 years.
+// Longest time of a run's clock in seconds: 30 years.
 constexpr double kLongest = 1e9;
-// By so much may an instruction end before it begins, where a GPU's events say when.
+// Seconds by which an instruction may end before it begins where a GPU's events give the times.
 constexpr double kResolution = 1e-3;
 
 bool is_time(double seconds) {
-  return seconds >= 0.0 && seconds <= kLongest;  // no NaN either
+  return seconds >= 0.0 && seconds <= kLongest;  // rejects NaN, too
 }
 
 int64_t bytes_of_file(const std::string& path) {
@@ -76,7 +76,7 @@ class TimingReader {
     return file_.values<std::string>(name, 0).at(0);
   }
 
-  // One value per instruction.
+  // Reads one value per instruction.
   template <typename T, typename Row>
   void read_column(const std::string& name, std::vector<Row>& rows, T Row::*member,
                    int64_t least = 0) const {
@@ -92,7 +92,7 @@ class TimingReader {
     }
   }
 
-  // As many as `count`: those of rows that are not complete yet are cut off.
+  // Returns the first `count` values; values of incomplete rows are cut off.
   std::vector<double> numbers(const std::string& name, size_t count, int dims = 1) const {
     std::vector<double> values = file_.values<double>(name, dims);
     expect(values.size() >= count, "{} is too short", name);
@@ -202,7 +202,7 @@ class TimingReader {
     }
   }
 
-  // Of a step that was not timed no rank's times are known.
+  // Checks that no rank has times of a step that was not timed.
   void check_busy(size_t i, size_t ranks) const {
     const size_t first = i / ranks * ranks;
     const bool unknown = std::isnan(record_.compute_s[first]);
@@ -239,9 +239,9 @@ class TimingReader {
       return std::tuple(row.step, row.rank, row.instruction);
     });
     const auto instructions = static_cast<int64_t>(record_.header.program.rows.size());
-    const int64_t events = record_.header.run.world_size * instructions;  // of a step
+    const int64_t events = record_.header.run.world_size * instructions;  // events of a step
     while (!rows.empty() && static_cast<int64_t>(rows.size()) % events != 0) {
-      rows.pop_back();  // of a step that is there in part
+      rows.pop_back();  // drops an incomplete step
     }
     for (size_t i = 0; i < rows.size(); ++i) {
       const auto event = static_cast<int64_t>(i) % events;
@@ -256,8 +256,8 @@ class TimingReader {
   TimingRecord record_;
 };
 
-// HDF5 1.10 crashes on some damaged texts, in H5HG_read(), or never ends, and a timing file has no
-// checksum that tells beforehand. So another process reads it first.
+// Reads the file in another process first: HDF5 1.10 crashes on some damaged texts (in H5HG_read())
+// or never ends, and a timing file has no checksum that tells beforehand.
 void check_that_it_can_be_read(const std::string& path) {
   const pid_t child = fork();
   if (child == 0) {
@@ -267,7 +267,7 @@ void check_that_it_can_be_read(const std::string& path) {
     alarm(kPatience);
     try {
       TimingReader(path).read();
-    } catch (const std::exception&) {  // is told when this process reads it
+    } catch (const std::exception&) {  // this process reports it when it reads
     }
     _exit(0);
   }

@@ -13,24 +13,24 @@ namespace {
 constexpr hsize_t kChunkElements = 8192;  // 64 KiB at most
 constexpr hsize_t kChunkRows = 1024;
 
-// Rows per chunk of an array with `width` values per row.
+// Returns the rows per chunk of an array with `width` values per row.
 hsize_t chunk_rows(hsize_t width) {
   return std::clamp(kChunkElements / width, hsize_t{1}, kChunkRows);
 }
 
-// Values per row.
+// Returns the values per row.
 hsize_t width_of(const hdf5::Extents& row) {
   return std::accumulate(row.begin(), row.end(), hsize_t{1}, std::multiplies<>());
 }
 
-// The extents of so many rows.
+// Returns the extents of `rows` rows.
 hdf5::Extents extents_of(hsize_t rows, const hdf5::Extents& row) {
   hdf5::Extents extents = {rows};
   extents.insert(extents.end(), row.begin(), row.end());
   return extents;
 }
 
-// One member of all rows.
+// Returns one member of all rows.
 template <typename Row, typename T>
 std::vector<T> gather(const std::vector<Row>& rows, T Row::*member) {
   std::vector<T> values;
@@ -62,7 +62,7 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
       add_emulation_columns(*header.emulation, static_cast<hsize_t>(header.run.world_size));
     }
     file_.start_swmr();
-    place_.take_name(overwrite);  // now that readers can open it
+    place_.take_name(overwrite);  // readers can open it now
   } catch (...) {
     abandon();
     throw;
@@ -119,7 +119,7 @@ void TimingLayout::write_run(const RunAttributes& run) {
 void TimingLayout::write_continuation(const std::string& path, const RunAttributes& run) {
   namespace fs = std::filesystem;
   if (run.continued_from) {
-    std::error_code ignored;  // the path is then what it was
+    std::error_code ignored;  // the path then stays as it is
     const fs::path folder = fs::absolute(path, ignored).parent_path();
     const fs::path earlier = fs::proximate(*run.continued_from, folder, ignored);
     file_.set_attribute(file_.id(), "continued_from",

@@ -18,7 +18,7 @@ struct Column {
   hsize_t rows = 0;
 };
 
-// What was appended and not written yet.
+// Rows that were appended and are not written yet.
 struct TimingRows {
   std::vector<Iteration> iterations;
   std::vector<double> compute_s;  // [iterations, world], as the next two
@@ -35,17 +35,17 @@ struct TimingRows {
   bool empty() const { return iterations.empty() && validation.empty() && timeline.empty(); }
 };
 
-// An open timing file. Used under hdf5::lock_library(), its destructor too.
+// An open timing file. Hold hdf5::lock_library() around all use, its destructor too.
 class TimingLayout {
  public:
-  // A NewFile that takes its name when the header is in it.
+  // Creates a NewFile that takes its name when it has its header.
   TimingLayout(const std::string& path, bool overwrite, const TimingHeader& header);
 
   // Appends the rows and makes them visible to readers.
   void write(const TimingRows& rows);
-  // Brings what was written to the disk.
+  // Flushes the written rows to the disk.
   void sync() const { place_.flush(); }
-  // Also checks that the file still has its name (NewFile::check_name()).
+  // Closes the file and checks that it still has its name (NewFile::check_name()).
   void close();
   // Gives up without closing anything; see hdf5::File::abandon().
   void abandon();
@@ -67,7 +67,7 @@ class TimingLayout {
     file_.set_attribute(dataset.get(), "unit", unit);
   }
   void write_text(const std::string& name, const std::string& text);
-  // An array that is complete now, though its dataset could grow.
+  // Writes an array that is complete, though its dataset could grow.
   void write_array(const std::string& name, const std::string& unit, hid_t type, const void* data,
                    hsize_t count);
   template <typename T>
@@ -86,7 +86,7 @@ class TimingLayout {
   NewFile place_;
   hdf5::File file_;
   std::map<std::string, Column> columns_;
-  bool accuracy_ = false;  // there are columns for it
+  bool accuracy_ = false;  // the file has accuracy columns
 };
 
 }  // namespace hidup

@@ -11,7 +11,7 @@
 namespace hidup {
 namespace {
 
-// Slots that an expert has for the tokens of a sequence.
+// Returns the slots of an expert for the tokens of a sequence.
 int64_t capacity_of(const ModelDeck& model, int64_t choices) {
   const double slots =
       std::ceil(model.moe.capacity_factor * static_cast<double>(choices) *

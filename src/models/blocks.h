@@ -1,4 +1,4 @@
-// What the families of models are built from; for the sources of this folder only.
+// Parts of the families of models, for the sources of this folder only.
 #pragma once
 
 #include <string>
@@ -8,24 +8,24 @@
 
 namespace hidup {
 
-// How a product's weight and bias start.
+// Initial values of a product's weight and bias.
 struct LinearInit {
   Init weight;
   Init bias = {};
 };
 
-// In what the blocks of the families differ beside their order.
+// Differences of the families' blocks beside their order.
 struct BlockStyle {
-  LinearInit qkv, out;  // of attention: the projections before and behind it
-  LinearInit up, down;  // of feed-forward networks and experts
+  LinearInit qkv, out;  // projections before and behind attention
+  LinearInit up, down;  // products of feed-forward networks and experts
   Init router;
   OpKind activation = OpKind::relu;
   bool activation_dropout = true;  // dropout behind the activation
   bool gated = false;              // feed-forward networks are SwiGLU, without biases
-  bool causal = true;              // of attention
+  bool causal = true;              // attention has a causal mask
 };
 
-// Every method adds operations and returns the last output.
+// Builds a graph; every method adds operations and returns the last output.
 class BlockBuilder {
  public:
   BlockBuilder(const ModelDeck& model, const BlockStyle& style)
@@ -33,26 +33,25 @@ class BlockBuilder {
 
   Graph& graph() { return graph_; }
 
-  // x[.., k] times weight[k, ..] plus bias[..]; `contract` leading dimensions of the weight
-  // are k.
+  // Multiplies x[.., k] by weight[k, ..] and adds bias[..]; k has `contract` dimensions.
   TensorId linear(const std::string& name, TensorId x, const Shape& weight, int contract,
                   const LinearInit& init);
-  // The same without a bias.
+  // Multiplies likewise, without a bias.
   TensorId product(const std::string& name, TensorId x, const Shape& weight, int contract,
                    const Init& init);
-  TensorId dropout(const std::string& name, TensorId x);  // x where the model has none
+  TensorId dropout(const std::string& name, TensorId x);  // returns x where the model has none
   TensorId layer_norm(const std::string& name, TensorId x);
   TensorId rms_norm(const std::string& name, TensorId x);
-  // x + dropout(y), y what the half of a block called `half` makes of x.
+  // Returns x + dropout(y), where y is the output of the half of a block named `half` on x.
   TensorId residual(const std::string& half, TensorId x, TensorId y);
 
-  // The halves of a block, x[batch, sequence, hidden] -> y of that shape: attention, and the
+  // Add the halves of a block, x[batch, sequence, hidden] -> y of that shape: attention, and the
   // feed-forward network or, in the layers (from 0) that have them, the experts.
   TensorId attention(const std::string& name, TensorId x);
   TensorId second_half(int64_t layer, const std::string& name, TensorId x);
-  // Those of llama: heads that share keys and values, rotary positions; SwiGLU.
+  // Adds the attention of llama: heads that share keys and values, and rotary positions.
   TensorId grouped_attention(const std::string& name, TensorId x);
-  // "ffn" or "moe".
+  // Returns "ffn" or "moe".
   std::string second_half_name(int64_t layer) const;
 
  private:

@@ -16,7 +16,7 @@
 namespace hidup {
 namespace {
 
-// ":LINE:COLUMN" of the statement that defines a tensor in a text that parse_graph() took.
+// Returns ":LINE:COLUMN" of the statement that defines a tensor in a text that parse_graph() took.
 std::string place_of(std::string_view text, std::string_view name) {
   constexpr std::string_view kBlanks = " \t\r";
   std::istringstream lines{std::string(text)};
@@ -78,7 +78,7 @@ class Checks {
     }
   }
 
-  // Everything but the loss is read, and has a gradient where it is no integer.
+  // Checks that every tensor but the loss is read, and that all but integers have a gradient.
   void uses() const {
     std::vector<bool> read(graph_.tensors().size());
     std::vector<bool> reached(graph_.tensors().size());

@@ -1,4 +1,4 @@
-// A user's own model: a single-device graph in text form instead of a family.
+// A user's own model: a single-device graph in text form.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace hidup {
 
-// Parses the text (graph/text.h) and checks that it can be trained with the deck: inputs
-// tokens and targets of i32[train.batch, model.sequence], or with data.kind images those of a vit
-// (models/transformer.h), the loss a cross_entropy and the last
-// operation, everything used and reached by a gradient, and room for `vocab` different tokens.
-// Throws Error(usage) with `source`, line and column, and what was expected.
+// Parses the text (graph/text.h) and checks that the deck can train it: inputs tokens and targets
+// i32[train.batch, model.sequence], or with data.kind images those of a vit (models/transformer.h);
+// a cross_entropy loss as the last operation; no unused tensor and none without a gradient; room
+// for `vocab` different tokens. Throws Error(usage) with `source`, line, column and the
+// expectation.
 Graph read_graph(const std::string& text, const std::string& source, const Deck& deck,
                  int64_t vocab);
 

@@ -29,7 +29,7 @@ Batch add_batch(Graph& graph, const Deck& deck) {
           graph.add_input("targets", DType::i32, shape)};
 }
 
-// As PyTorch's modules start: attention's three projections together by Xavier.
+// Starts as PyTorch's modules do: Xavier for attention's three projections together.
 BlockStyle bert_style(const ModelDeck& model) {
   const auto hidden = static_cast<double>(model.hidden);
   const Init in_hidden = uniform(1.0 / std::sqrt(hidden));
@@ -41,7 +41,7 @@ BlockStyle bert_style(const ModelDeck& model) {
           .router = in_hidden};
 }
 
-// A post-norm block.
+// Adds a post-norm block.
 TensorId bert_block(BlockBuilder& builder, int64_t layer, TensorId x) {
   const std::string name = fmt::format("layers.{}", layer);
   const std::string first = name + ".attention";
@@ -52,7 +52,7 @@ TensorId bert_block(BlockBuilder& builder, int64_t layer, TensorId x) {
   return builder.layer_norm(name + ".norm2", x);
 }
 
-// A batch, and what the table has of its tokens.
+// A batch of tokens with its embedding.
 struct EmbeddedTokens {
   TensorId table, x, targets;
 };
@@ -83,7 +83,7 @@ Graph build_bert(const Deck& deck, int64_t vocab) {
   return std::move(graph);
 }
 
-// The class token and the positions start as those of Dosovitskiy et al.
+// The class token and positions start as in Dosovitskiy et al.
 Graph build_vit(const Deck& deck, int64_t classes) {
   const ModelDeck& model = *deck.model;
   BlockStyle style = bert_style(model);
@@ -113,10 +113,10 @@ Graph build_vit(const Deck& deck, int64_t classes) {
   return std::move(graph);
 }
 
-// A step of a block, by its name and what it reads.
+// A member function that adds a part of a block.
 using Step = TensorId (BlockBuilder::*)(const std::string& name, TensorId x);
 
-// Pre-norm blocks, and the norm behind them.
+// Adds pre-norm blocks and the norm behind them.
 TensorId pre_norm_blocks(BlockBuilder& builder, int64_t layers, TensorId x, Step norm,
                          Step attention) {
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -131,7 +131,7 @@ TensorId pre_norm_blocks(BlockBuilder& builder, int64_t layers, TensorId x, Step
   return (builder.*norm)("norm", x);
 }
 
-// What a block adds to the residual stream starts smaller, the more of them there are.
+// The outputs of blocks start smaller, the more blocks add to the residual stream.
 BlockStyle gpt_style(const ModelDeck& model) {
   constexpr double kDeviation = 0.02;
   const Init start = normal(kDeviation);
@@ -163,7 +163,7 @@ Graph build_gpt(const Deck& deck, int64_t vocab) {
   return std::move(graph);
 }
 
-// As transformers starts its LlamaForCausalLM.
+// Starts as LlamaForCausalLM in transformers does.
 BlockStyle llama_style() {
   const Init start = normal(0.02);
   return {.qkv = {start},

@@ -1,4 +1,4 @@
-// By which algorithms the collectives of a strategy are done.
+// Algorithms of the collectives of a strategy.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace hidup {
 
-// Part of a strategy: how a collective along an axis is done from so many bytes on, which count as
-// those of a profile do.
+// Part of a strategy: the algorithm of a collective on an axis from this many bytes of a profile
+// on.
 struct AlgorithmChoice {
   ReshardKind collective = ReshardKind::all_reduce;
   size_t axis = 0;
@@ -21,10 +21,10 @@ struct AlgorithmChoice {
   bool operator==(const AlgorithmChoice&) const = default;
 };
 
-// Those that a collective can be done by, automatic first; none of what is local.
+// Returns the algorithms of a collective, automatic first; none for local steps.
 std::span<const CollectiveAlgorithm> algorithms_of(ReshardKind collective);
 
-// That of the choice with the most bytes up to these; automatic where there is none.
+// Returns the algorithm of the choice with the most bytes up to these; automatic without one.
 CollectiveAlgorithm chosen_algorithm(const std::vector<AlgorithmChoice>& choices,
                                      ReshardKind collective, size_t axis, double bytes);
 

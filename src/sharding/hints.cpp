@@ -24,7 +24,7 @@ class HintsReader : private StrategyFields {
         {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients", "operations",
          "parameters", "routes", "algorithms", "shares", "stages", "predicted", "accumulate"});
     read_head(fields);
-    problems().throw_if_any();  // what follows would only repeat it
+    problems().throw_if_any();  // further problems would only repeat it
     for (const YamlNode& node : entries(fields.at("operations"), "operations")) {
       read_operation(node);
     }
@@ -70,7 +70,7 @@ class HintsReader : private StrategyFields {
     return node.values;
   }
 
-  // The places of the names that it is or, as a pattern, matches. Reports where there are none.
+  // Returns the places of the names that `name`, which may be a pattern, matches. Reports none.
   std::vector<size_t> chosen(const YamlNode& node, const YamlNode& name, std::string_view key,
                              std::string_view what, const std::vector<std::string>& names) {
     std::vector<size_t> places;
@@ -106,7 +106,7 @@ class HintsReader : private StrategyFields {
     for (const size_t op : ops) {
       if (!pin_recompute(fields.at("recompute"), static_cast<OpId>(op)) ||
           (by_rules && !pin_rules(fields, rules, static_cast<OpId>(op)))) {
-        return;  // the others would mostly repeat it
+        return;  // other problems would mostly repeat it
       }
     }
   }

@@ -1,4 +1,4 @@
-// What a person has decided of a strategy; the search decides the rest.
+// Hints: decisions of a person about a strategy. The search decides the rest.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// What is empty is free.
+// Empty members are free.
 struct OperationHint {
   std::vector<std::optional<Rule>> rules;  // per axis of the mesh
   std::optional<bool> recompute;
@@ -22,7 +22,7 @@ struct ParameterHint {
 };
 
 struct Hints {
-  Mesh mesh;  // that of the search, with shares that the rules and layouts below may name
+  Mesh mesh;  // the search's mesh, with shares that rules and layouts may name
   std::optional<int> microbatches;
   std::optional<int> accumulate;
   std::optional<bool> defer_gradients;
@@ -32,7 +32,7 @@ struct Hints {
   bool empty() const {
     return !microbatches && !accumulate && !defer_gradients && ops.empty() && parameters.empty();
   }
-  // Makes room for hints of all operations, which are free where there were none.
+  // Makes room for hints of all operations; new ones are free.
   void resize_ops(size_t count, size_t axes) {
     ops.resize(count, {.rules = std::vector<std::optional<Rule>>(axes)});
   }
@@ -44,22 +44,21 @@ struct Hints {
   }
 };
 
-// The first hint that the strategy does not keep: "the hints ask for layers.0.ffn.up by column, not
-// batch"; empty where it keeps all of them.
+// Returns the first hint that the strategy breaks: "the hints ask for layers.0.ffn.up by column,
+// not batch"; empty where it follows all of them.
 std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& strategy);
 
-// The strategy with what the hints say of `kept`, `recompute` and `accumulate`.
+// Returns the strategy with the hints' values of `kept`, `recompute` and `accumulate`.
 Strategy with_memory_hints(const Hints& hints, Strategy strategy);
 
-// Hints from a strategy file of which any part may be missing: whole keys, operations, parameters,
-// an operation's rule on an axis ([batch, ~]). `op` and `name` may stand for several: * is any
-// text, ? any character ("layers.*.ffn.up"). Later entries overrule earlier ones. The name of the
-// strategy, its stages and its prediction are ignored; graph_hash and mesh, where they are there,
-// must be those of the search. Throws one Error(usage) with a line
-// "SOURCE:LINE:COLUMN: ..." per problem: names that the graph does not have (with the nearest),
-// illegal rules (with the operation and its legal ones), layouts that do not fit the parameter or
-// the mesh, more microbatches than sequences, groups or operations computed again where the graph
-// allows none.
+// Reads hints from a strategy file of which any part may be missing: whole keys, operations,
+// parameters, an operation's rule on an axis ([batch, ~]). `op` and `name` may be patterns: * is
+// any text, ? any character ("layers.*.ffn.up"). Later entries overrule earlier ones. The
+// strategy's name, stages and prediction are ignored; graph_hash and mesh, if given, must be those
+// of the search. Throws one Error(usage) with a line "SOURCE:LINE:COLUMN: ..." per problem: unknown
+// names (with the nearest), illegal rules (with the operation and its legal ones), layouts that do
+// not fit the parameter or the mesh, more microbatches than sequences, groups or recomputation
+// where the graph allows none.
 Hints read_hints(const Graph& graph, const Mesh& mesh, const std::string& text,
                  const std::string& source);
 

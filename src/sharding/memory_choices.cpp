@@ -13,7 +13,7 @@
 namespace hidup {
 namespace {
 
-// The name up to the end of its first number; empty where it has none.
+// Returns the name up to the end of its first number; empty where it has none.
 std::string_view block_name(std::string_view name) {
   const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
   const auto* const begin = std::ranges::find_if(name, is_digit);
@@ -21,8 +21,7 @@ std::string_view block_name(std::string_view name) {
   return begin == name.end() ? "" : name.substr(0, static_cast<size_t>(end - name.begin()));
 }
 
-// Per operation the number of its block: operations with the same number are one behind the other.
-// -1: it is in none.
+// Returns the number of each operation's block, a run of consecutive operations; -1 for no block.
 std::vector<int> blocks_of(const Graph& graph) {
   std::vector<int> blocks;
   std::string_view before;
@@ -36,7 +35,7 @@ std::vector<int> blocks_of(const Graph& graph) {
   return blocks;
 }
 
-// Operations in a block whose output no operation outside of it reads.
+// Marks operations in a block whose output no operation outside of it reads.
 std::vector<bool> inside_blocks(const Graph& graph) {
   const std::vector<int> blocks = blocks_of(graph);
   std::vector<bool> inside;

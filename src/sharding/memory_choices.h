@@ -9,27 +9,27 @@
 
 namespace hidup {
 
-// What the backward pass computes again: nothing; cheap: what takes few operations per number
-// (norms, biases, activations, dropout); block: everything in a block but what others read.
+// Levels of recomputation in the backward pass. cheap: operations with few flops per number (norms,
+// biases, activations, dropout). block: everything in a block but values that others read.
 enum class Recompute { none, cheap, block };
 
 inline constexpr Recompute kRecomputes[] = {Recompute::none, Recompute::cheap, Recompute::block};
 std::string_view name_of(Recompute level);
-// Throws Error(usage) where it is the name of none.
+// Returns the level of that name. Throws Error(usage) where there is none.
 Recompute recompute_of(std::string_view name);
 
-// Per operation: whether the level has it computed again. A block are operations one behind the
-// other of which the names are equal up to their first number, such as "layers.3.": in a graph
-// without such names the level block is as none.
+// Returns for each operation whether the level recomputes it. A block is a run of operations whose
+// names are equal up to their first number, such as "layers.3". In a graph without such names the
+// level block recomputes nothing.
 std::vector<bool> recomputed_ops(const Graph& graph, Recompute level);
 
-// All operations as the level has them, whatever the strategy said.
+// Returns the strategy with the level's recomputation of all operations, replacing its own.
 Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level);
 
-// Whether it has any: groups, operations computed again, parameters kept for a pass.
+// Returns true if the strategy has groups, recomputation, or parameters gathered once per pass.
 bool has_memory_choices(const Strategy& strategy);
 
-// All parameters kept so.
+// Returns the strategy with this residency of all parameters.
 Strategy with_kept(Strategy strategy, Kept kept);
 
 }  // namespace hidup

@@ -14,7 +14,7 @@ struct Part {
   int64_t start = 0, extent = 0;
 };
 
-// One of the parts of balanced_offsets().
+// Returns a part of balanced_offsets().
 Part balanced_part(int64_t extent, int64_t parts, int64_t first, int64_t part) {
   const int64_t least = extent / parts;
   const int64_t larger = extent % parts;
@@ -25,7 +25,7 @@ Part balanced_part(int64_t extent, int64_t parts, int64_t first, int64_t part) {
   return {part * least + before, least + (turn < larger ? 1 : 0)};
 }
 
-// A part without elements; of a scalar one with a dimension.
+// Empties the region; a scalar's gets a dimension for that.
 void empty(Region& region) {
   if (region.dims == 0) {
     region.dims = 1;
@@ -34,7 +34,7 @@ void empty(Region& region) {
   region.extent[0] = 0;
 }
 
-// The part of the rank with that coordinate, of a range that begins at `start`.
+// Returns the part of the rank with that coordinate, of a range that begins at `start`.
 Part part_of(const Axis& axis, ShareNumber share, int64_t extent, int64_t start,
              int64_t coordinate) {
   if (share.is_equal()) {
@@ -135,7 +135,7 @@ bool has_share(const Axis& axis, ShareNumber share) {
 namespace {
 
 void check_share(const Axis& axis, ShareNumber share) {
-  if (!has_share(axis, share)) {  // its text takes longer than all else here
+  if (!has_share(axis, share)) {  // check() would format the share, which is slow
     fail(ExitCode::internal, "axis {} has no share {}", axis.name, to_string(share));
   }
 }
@@ -186,7 +186,7 @@ ShareNumber support_of(const Axis& axis, ShareNumber share) {
 
 namespace {
 
-// 1 on the ranks that the share includes.
+// Returns weights of 1 for the ranks that the share includes.
 Share included(const Axis& axis, ShareNumber share) {
   Share equal;
   for (int64_t coordinate = 0; coordinate < axis.size; ++coordinate) {
@@ -351,7 +351,7 @@ Region region_of(const Shape& shape, const Layout& layout, const Mesh& mesh, int
 
 namespace {
 
-// Of a shard, which the next axis cuts.
+// Reduces the shape to its largest part, which the next axis cuts.
 void leave_largest_part(Shape& shape, const Placement& placement, const Axis& axis) {
   if (placement.is_shard() && placement.share.is_equal()) {
     int64_t& extent = shape[static_cast<size_t>(placement.dim)];

@@ -30,7 +30,7 @@ class StrategyReader : private StrategyFields {
                   {"accumulate", "shares", "routes", "algorithms", "stages", "predicted"});
     version_ = fields.at("format_version");
     read_head(fields);
-    problems().throw_if_any();  // what follows would only repeat it
+    problems().throw_if_any();  // further problems would only repeat it
     read_operations(fields.at("operations"));
     read_parameters(fields.at("parameters"));
     if (is_list_of_format_2(fields, "routes", "{from, to, bytes, steps}")) {
@@ -151,7 +151,7 @@ class StrategyReader : private StrategyFields {
     }
   }
 
-  // Whether it is there.
+  // Returns true if the key is given.
   bool is_of_format_2(const YamlNode& node, const char* key) {
     if (node.kind == Kind::null) {
       return false;
@@ -160,7 +160,7 @@ class StrategyReader : private StrategyFields {
     return true;
   }
 
-  // Whether it is there; reports what it should be.
+  // Returns true if the key is given. Reports a value that is not a list.
   bool is_list_of_format_2(const YamlFields& fields, const char* key, const char* items) {
     const YamlNode& node = fields.at(key);
     if (!is_of_format_2(node, key)) {
@@ -186,7 +186,7 @@ class StrategyReader : private StrategyFields {
     }
   }
 
-  // One of the ways that there are between the two layouts.
+  // Reads one of the routes between the two layouts.
   void read_steps(const YamlNode& node, RouteChoice& choice) {
     std::vector<std::string> steps;
     for (const YamlNode& step : node.values) {

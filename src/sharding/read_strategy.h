@@ -1,4 +1,4 @@
-// A strategy from its text.
+// The reader of strategy files.
 #pragma once
 
 #include <string>
@@ -7,12 +7,10 @@
 
 namespace hidup {
 
-// The inverse of print_strategy(), for a file that a person may have edited: `inputs` and
-// `outputs` of an operation may be left out, because the rule says them, and must be the rule's
-// where they are there.
-// Throws one Error(usage) with a line "SOURCE:LINE:COLUMN: ..." per problem where the text is not
-// a strategy for this graph and mesh: an illegal rule is named with its operation, the reason
-// and the legal rules.
+// Reads a text of print_strategy() that a person may have edited. `inputs` and `outputs` of an
+// operation may be left out; if given, they must be those of its rule. Throws one Error(usage) with
+// a line "SOURCE:LINE:COLUMN: ..." per problem where the text is not a strategy for this graph and
+// mesh: an illegal rule is named with its operation, the reason and the legal rules.
 Strategy parse_strategy(const Graph& graph, const Mesh& mesh, const std::string& text,
                         const std::string& source);
 

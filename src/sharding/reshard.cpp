@@ -9,20 +9,20 @@ namespace {
 
 using Ranks = std::vector<int64_t>;
 
-// The next change of a placement on an axis, on the way to another.
+// The next change of a placement on an axis, towards another placement.
 struct Change {
   ReshardKind kind;
   Placement to;
 };
 
-// By the ranks that have a part now and those that shall have one.
+// Finds the next change from the ranks that have a part now and those that shall have one.
 class NextChange {
  public:
   NextChange(const Axis& axis, const Placement& from, const Placement& to)
       : axis_(axis), from_(from), to_(to), now_(axis, from), then_(axis, to) {}
 
   Change next() const {
-    if (from_.is_partial() && !now_.is_one()) {  // of one summand the sum is the same
+    if (from_.is_partial() && !now_.is_one()) {  // a single summand is the sum
       return to_.is_replicate() ? summed() : to_.is_shard() ? scattered() : placed();
     }
     if (from_.is_shard()) {
@@ -51,7 +51,7 @@ class NextChange {
 
     ShareNumber share;
     bool all;
-    Ranks ranks;  // unless it is all
+    Ranks ranks;  // empty if all ranks have a part
   };
 
   Change summed() const {
@@ -127,7 +127,7 @@ bool can_be_joint(ReshardKind kind) {
 }
 
 ReshardStep next_step(const Layout& from, const Layout& to, const Mesh& mesh, size_t axis) {
-  size_t inner = from.size() - 1;  // the innermost that cuts the same dimension
+  size_t inner = from.size() - 1;  // the innermost axis that cuts the same dimension
   while (inner > axis && !cuts(from[inner], from[axis]) && !cuts(from[inner], to[axis])) {
     --inner;
   }

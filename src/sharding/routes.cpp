@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMostSteps = 4;
 constexpr size_t kMostRoutes = 64;
 
-// What an axis becomes by a collective that several axes can do together.
+// The change of an axis by a collective that several axes can share.
 enum class Joint { none, sum, gather, scatter };
 
 Joint joint_change(const Placement& from, const Placement& to) {
@@ -22,7 +22,7 @@ Joint joint_change(const Placement& from, const Placement& to) {
   return from.is_shard() && to.is_replicate() ? Joint::gather : Joint::none;
 }
 
-// Both steps have the same text.
+// Returns true if both steps have the same text.
 bool is_alike(const ReshardStep& a, const ReshardStep& b) {
   return a.kind == b.kind && a.axis == b.axis && a.inner == b.inner && a.flat == b.flat;
 }
@@ -36,7 +36,7 @@ class RouteSearch {
     return std::move(found_);
   }
 
-  // The all-to-alls along several axes that lead there at once.
+  // Returns the all-to-alls along several axes that reach the layout in one step.
   std::vector<Route> exchanges(const Layout& from) const {
     std::vector<Route> routes;
     for (ReshardStep& step : exchange_steps(from)) {
@@ -96,7 +96,7 @@ class RouteSearch {
     return steps;
   }
 
-  // Sets of at least two axes, outermost first: for shards, those of one dimension.
+  // Returns sets of at least two axes, outermost first: for shards, axes of one dimension.
   std::vector<std::vector<size_t>> joint_axes(const Layout& now, Joint kind) const {
     std::vector<std::vector<size_t>> sets;
     for (int dim = 0; dim < kMaxDims; ++dim) {
@@ -117,8 +117,8 @@ class RouteSearch {
     return sets;
   }
 
-  // All-to-alls along several axes. A value that shall be whole along one of them is cut there as
-  // along the outermost of them; a later step gathers it.
+  // Returns all-to-alls along several axes. An axis on which the value shall be whole is cut in the
+  // dimension of the outermost of them; a later step gathers it.
   std::vector<ReshardStep> exchange_steps(const Layout& now) const {
     std::vector<ReshardStep> steps;
     for (unsigned set = 0; set < 1U << now.size(); ++set) {
@@ -151,7 +151,7 @@ class RouteSearch {
     return steps;
   }
 
-  // The step sent along one of the exchange's axes already.
+  // Returns true if the step sends along one of the exchange's axes.
   static bool meets(const ReshardStep& step, const ReshardStep& exchange) {
     const auto exchanges = [&](size_t axis) {
       return axis == exchange.axis ||
@@ -161,12 +161,12 @@ class RouteSearch {
            (exchanges(step.axis) || std::ranges::any_of(step.inner, exchanges));
   }
 
-  // The change moves parts along each of these axes, and along no other.
+  // Returns true if the change moves parts along each of these axes, and along no other.
   static bool exchanges_alone(const Layout& now, const Layout& next,
                               const std::vector<size_t>& axes) {
     for (size_t axis = 0; axis < now.size(); ++axis) {
       bool moves = now[axis] != next[axis];
-      for (size_t outer = 0; outer < axis; ++outer) {  // it cuts what an outer one cuts anew
+      for (size_t outer = 0; outer < axis; ++outer) {  // outer changes move inner cuts
         moves |= now[outer] != next[outer] && (cuts(now[axis], now[outer], next[outer]) ||
                                                cuts(next[axis], now[outer], next[outer]));
       }
@@ -181,8 +181,8 @@ class RouteSearch {
     return placement.is_shard() && (placement.dim == a.dim || placement.dim == b.dim);
   }
 
-  // Cuts a value that lies whole along an axis as the axis outside of it does, so that both
-  // exchange it together: otherwise every rank of the inner axis would send the same.
+  // Cuts a value that is whole along an axis in the dimension of the axis outside of it, so that
+  // both exchange it together: otherwise every rank of the inner axis would send the same data.
   std::vector<ReshardStep> cuts_before_exchange(const Layout& now) const {
     std::vector<ReshardStep> steps;
     for (size_t axis = 1; axis < now.size(); ++axis) {
@@ -202,7 +202,7 @@ class RouteSearch {
     return from.is_shard() ? from.dim : to.dim;
   }
 
-  // Whether no other axis cuts what those axes cut inside of one of them.
+  // Returns true if no other axis cuts the dimension of these axes inside of one of them.
   static bool none_inside(const Layout& now, const std::vector<size_t>& axes, int dim) {
     for (size_t axis = axes.front() + 1; axis < now.size(); ++axis) {
       const bool cuts = now[axis].is_shard() && now[axis].dim == dim;

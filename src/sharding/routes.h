@@ -1,4 +1,4 @@
-// The ways from one layout to another where a mesh has several axes, and which ones are taken.
+// Routes from one layout to another on a mesh of several axes, and the choice among them.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace hidup {
 
 using Route = std::vector<ReshardStep>;
 
-// The way of reshard_steps() first; then others of at most four steps, that change one axis after
-// the other in any order, or several axes at once by one collective. Where one of the layouts has
-// unequal shares, these are only the single all-to-alls along several axes.
+// Returns the route of reshard_steps() first, then others of at most four steps, which change one
+// axis after the other in any order, or several axes at once by one collective. Where a layout has
+// unequal shares, the others are only single all-to-alls along several axes.
 std::vector<Route> reshard_routes(const Layout& from, const Layout& to, const Mesh& mesh);
 
-// "node+gpu": an axis, and those inside of it that go with it; "node*gpu" of a flat collective.
+// Returns an axis and the inner axes that change with it: "node+gpu", or "node*gpu" if flat.
 template <typename Axes>
 std::string axes_text(const Mesh& mesh, size_t axis, const Axes& inner, bool flat) {
   std::string text = mesh[axis].name;
@@ -26,12 +26,11 @@ std::string axes_text(const Mesh& mesh, size_t axis, const Axes& inner, bool fla
   return text;
 }
 
-// "all_reduce node+gpu, all_gather gpu": its steps, with the axes of each; the route between two
-// layouts is known by it.
+// Returns the steps with their axes, which identify a route between two layouts: "all_reduce
+// node+gpu, all_gather gpu".
 std::string to_string(const Route& route, const Mesh& mesh);
 
-// Part of a strategy: which way values go that have at least so many bytes together, those of all
-// ranks and microbatches.
+// Part of a strategy: the route of values from this many bytes on, over all ranks and microbatches.
 struct RouteChoice {
   Layout from;
   Layout to;
@@ -41,7 +40,7 @@ struct RouteChoice {
   bool operator==(const RouteChoice&) const = default;
 };
 
-// The way that the choices have for so many bytes; that of reshard_steps() where they have none.
+// Returns the chosen route for this many bytes, or that of reshard_steps() without a choice.
 Route chosen_route(const std::vector<RouteChoice>& choices, const Layout& from, const Layout& to,
                    double bytes, const Mesh& mesh);
 

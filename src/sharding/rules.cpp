@@ -106,7 +106,7 @@ class RuleMaker {
     rules_.push_back({name, inputs, output, input_gradients, saved});
   }
 
-  // A step's inputs are data, and no rank has summands of them.
+  // Returns true for a rule with summands of a step's inputs, which are data that no rank sums.
   bool sums_data(const Rule& rule) const {
     for (size_t i = 0; i < op_.inputs.size(); ++i) {
       if (rule.inputs[i].is_partial() && graph_.tensor(op_.inputs[i]).role == Tensor::Role::input) {
@@ -117,11 +117,11 @@ class RuleMaker {
   }
 
   size_t dims(size_t input) const { return graph_.tensor(op_.inputs[input]).shape.size(); }
-  // Names of the output's dimensions.
+  // Returns the name of a dimension of the output.
   const std::string& dim_name(size_t dim) const { return graph_.tensor(op_.output).dims[dim]; }
   size_t output_dims() const { return graph_.tensor(op_.output).shape.size(); }
 
-  // All activations are cut alike.
+  // Adds rules that cut all activations alike.
   void element_by_element() {
     for (size_t d = 0; d < output_dims(); ++d) {
       const Placements all(op_.inputs.size(), cut(d));
@@ -129,7 +129,8 @@ class RuleMaker {
     }
   }
 
-  // f(sum) is the sum of f(summand), and the gradient of every summand that of the sum.
+  // Adds the rule of linear operations: f(sum) is the sum of f(summand), and the gradient of every
+  // summand is that of the sum.
   void linear() {
     add("partial", Placements(op_.inputs.size(), kSum), kSum,
         Placements(op_.inputs.size(), kWhole));
@@ -148,7 +149,7 @@ class RuleMaker {
       add(dim_name(d), {cut(d), kWhole}, cut(d), {kWhole, kSum});
     }
     add("column", {kWhole, cut(1)}, cut(column), {kWhole, cut(1)});
-    // A rank has rows of the table; tokens of other rows give zeros.
+    // A rank has some rows of the table; tokens of other rows give zeros.
     add("vocabulary", {kWhole, cut(0)}, kSum, {kWhole, cut(0)});
   }
 
@@ -157,7 +158,7 @@ class RuleMaker {
     const auto contract = static_cast<size_t>(matmul.contract);
     const size_t leading = dims(0) - contract;
     const size_t first_row =
-        matmul.transposed ? dims(1) - contract : 0;  // of the weight's dimensions
+        matmul.transposed ? dims(1) - contract : 0;  // the weight's first summed dimension
     const size_t first_column = matmul.transposed ? 0 : contract;
     for (size_t d = 0; d < leading; ++d) {
       add(dim_name(d), {cut(d), kWhole}, cut(d), {cut(d), kSum});
@@ -195,15 +196,15 @@ class RuleMaker {
     }
   }
 
-  // q is [batch, sequence, kv_heads, group, head]; ranks that cut the groups add up what keys and
-  // values get from each.
+  // q is [batch, sequence, kv_heads, group, head]. Ranks with cut groups sum the gradients of k and
+  // v.
   void grouped_attention() {
     add("batch", {cut(0), cut(0), cut(0)}, cut(0), {cut(0), cut(0), cut(0)}, cut(0));
     add("kv_head", {cut(2), cut(2), cut(2)}, cut(2), {cut(2), cut(2), cut(2)}, cut(1));
     add("head", {cut(3), kWhole, kWhole}, cut(3), {cut(3), kSum, kSum}, cut(2));
   }
 
-  // Pairs of channels stay together.
+  // Rotary rules keep pairs of channels together.
   void rotary() {
     for (size_t d = 0; d + 1 < output_dims(); ++d) {
       add(dim_name(d), {cut(d)}, cut(d), {cut(d)});
@@ -213,10 +214,10 @@ class RuleMaker {
 
   void cross_entropy() {
     const size_t classes = dims(0) - 1;
-    for (size_t d = 0; d < classes; ++d) {  // a mean: every rank adds its rows
+    for (size_t d = 0; d < classes; ++d) {  // the loss is a mean: every rank adds its rows
       add(graph_.tensor(op_.inputs[0]).dims[d], {cut(d), cut(d)}, kSum, {cut(d), kWhole}, cut(d));
     }
-    // Only sums over the classes are exchanged, never logits.
+    // This rule exchanges only sums over the classes, never logits.
     add("vocabulary", {cut(classes), kWhole}, kWhole, {cut(classes), kWhole});
   }
 
@@ -224,7 +225,7 @@ class RuleMaker {
 
   void dispatch() {
     add("batch", {cut(0), cut(0)}, cut(1), {cut(0), kWhole});
-    add("sequence", {cut(1), cut(1)}, kSum, {cut(1), kWhole});  // each fills its tokens' slots
+    add("sequence", {cut(1), cut(1)}, kSum, {cut(1), kWhole});  // each rank fills its tokens' slots
     add("expert", {kWhole, kWhole}, cut(0), {kSum, kWhole});
     add("column", {cut(2), kWhole}, cut(3), {cut(2), kWhole});
     add("partial", {kSum, kWhole}, kSum, {kWhole, kWhole});

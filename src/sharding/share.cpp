@@ -14,7 +14,7 @@ struct Claim {
   int64_t divisor;
   size_t rank;
 
-  // Whether the other one gets its seat first.
+  // Returns true if the other claim gets its seat first.
   bool operator<(const Claim& other) const {
     const int64_t mine = weight * other.divisor;
     const int64_t others = other.weight * divisor;
@@ -28,8 +28,8 @@ std::vector<int64_t> seats_of(const Share& share, int64_t seats) {
   const int64_t total = std::reduce(share.begin(), share.end(), int64_t{0});
   const auto ranks = static_cast<int64_t>(share.size());
   check(total > 0, "a share of no rank");
-  // All claims of at least total / (2 x), with x = seats - ranks / 2: at most `seats`, each rank's
-  // quota rounded. The other seats, no more than there are ranks, are given one by one.
+  // Grants all claims of at least total / (2 x), with x = seats - ranks / 2: at most `seats`, each
+  // rank's rounded quota. The other seats, at most one per rank, are granted one by one.
   const int64_t twice_x = std::max<int64_t>(2 * seats - ranks, 0);
   std::vector<int64_t> given;
   std::priority_queue<Claim> claims;

@@ -16,7 +16,7 @@
 namespace hidup {
 namespace {
 
-// What `placement` says of the rule of each axis.
+// Returns the layout with `placement` of each axis's rule.
 template <typename PlacementOf>
 Layout layout_of(const OpStrategy& op, PlacementOf placement) {
   Layout layout;
@@ -75,8 +75,7 @@ std::string print_layout(const Layout& layout) {
 
 namespace {
 
-// Whether only format 2 can say it: shares, rules on one rank, routes, algorithms, and what comes
-// and goes within a step.
+// Returns true if the strategy has shares, rules on one rank, routes, algorithms or memory choices.
 bool needs_format_2(const Strategy& strategy) {
   const auto plain = [](const Layout& layout) {
     return std::ranges::all_of(layout, &Placement::is_plain);
@@ -91,7 +90,7 @@ bool needs_format_2(const Strategy& strategy) {
          !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::optimizer_state);
 }
 
-// "shares: {gpu: [[2, 1, 1], [1, 0, 0]]}", of axes that have some.
+// Returns "shares: {gpu: [[2, 1, 1], [1, 0, 0]]}" for axes that have shares.
 std::string print_shares(const Mesh& mesh) {
   std::string text;
   for (const Axis& axis : mesh) {

@@ -1,5 +1,5 @@
-// How a model is computed on a mesh: a rule per operation and axis, the storage of
-// every parameter and of its optimizer state. Plain data, the same on every rank.
+// A strategy says how a model is computed on a mesh: a rule per operation and axis, and the storage
+// of every parameter and optimizer state. It is plain data, the same on every rank.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,14 @@ namespace hidup {
 
 struct OpStrategy {
   std::vector<Rule> rules;  // one per axis
-  // What it writes is not kept for the backward pass, which computes it again.
+  // The output is freed after the forward pass and recomputed in the backward pass.
   bool recompute = false;
 
   bool operator==(const OpStrategy&) const = default;
 };
 
-// How long what a step gathers of a parameter is kept: until nothing of the step reads it any more;
-// or for the forward pass, after which the backward pass gathers it again (but for what it reads
-// first).
+// Residency of gathered parameters. step: until the last reader of the step. pass: for the forward
+// pass; the backward pass gathers them again (except those that it reads first).
 enum class Kept { step, pass };
 std::string_view name_of(Kept kept);
 
@@ -39,7 +38,7 @@ struct ParameterStrategy {
   bool operator==(const ParameterStrategy&) const = default;
 };
 
-// What a step was predicted to take, on the busiest rank.
+// The predicted times and memory of a step on the busiest rank.
 struct PredictedStep {
   double iteration_s = 0.0;
   double compute_s = 0.0;
@@ -51,46 +50,44 @@ struct PredictedStep {
 struct Strategy {
   std::string name;
   Mesh mesh;
-  int microbatches = 1;  // of a group
-  // Groups of microbatches, one after the other: each has its forward and its backward pass.
-  // Gradients add up over them, and are sent and applied once.
+  int microbatches = 1;  // microbatches of a group
+  // Groups of microbatches, one after the other, each with a forward and a backward pass. Gradients
+  // add up over the groups, and are sent and applied once.
   int accumulate = 1;
-  // Gradients are sent when the backward pass is through, all at once, instead of in buckets
-  // as they become complete.
+  // Gradients are sent all at once after the backward pass, not in buckets as they become complete.
   bool defer_gradients = false;
   std::vector<OpStrategy> ops;                // in graph order
   std::vector<ParameterStrategy> parameters;  // in graph order
-  // Of reshards that do not go by one axis after the other, outermost first.
+  // Routes of reshards that do not change one axis after the other, outermost first.
   std::vector<RouteChoice> routes = {};
-  // Of collectives that are not left to who carries them.
+  // Algorithms of collectives that are not left to the communicator.
   std::vector<AlgorithmChoice> algorithms = {};
-  // Notes for readers, which change nothing: the operations with which a stage of the forward pass
-  // begins, and the prediction it was chosen by.
+  // Notes without effect: the first operations of the forward pass's stages, and the prediction by
+  // which the strategy was chosen.
   std::vector<OpId> stages = {};
   std::optional<PredictedStep> predicted = {};
 };
 
-// Layout of input i, of the output, and of input i's gradient over all axes.
+// Return the layout of input i, of the output, and of input i's gradient over all axes.
 Layout input_layout(const OpStrategy& op, size_t input);
 Layout output_layout(const OpStrategy& op);
 Layout gradient_layout(const OpStrategy& op, size_t input);
-// Layout of what the operation keeps for its backward pass.
+// Returns the layout of the values that the operation saves for its backward pass.
 Layout saved_layout(const OpStrategy& op);
 
-// The rule of that name; Error(usage) naming the operation and its legal rules if
-// there is none.
+// Returns the rule of that name. Throws Error(usage) with the operation and its legal rules.
 Rule find_rule(const Graph& graph, OpId op, std::string_view name);
 
-// Whether the strategy may compute the operation again: not the loss, which adds up in its pass.
+// Returns true if the operation may be recomputed: all but the loss, which adds up in its pass.
 bool can_recompute(const Graph& graph, OpId op);
 
-// "[R, S(0)]"
+// Formats a layout as "[R, S(0)]".
 std::string print_layout(const Layout& layout);
 
-// The strategy as YAML, as strategy files hold it; read_strategy.h reads it.
+// Returns the strategy as YAML for strategy files, which read_strategy.h reads.
 std::string print_strategy(const Graph& graph, const Strategy& strategy);
 
-// The hash that names a strategy: of its text without notes.
+// Returns the hash of the strategy's text without notes, which names the strategy.
 uint64_t strategy_hash(const Graph& graph, const Strategy& strategy);
 
 }  // namespace hidup

@@ -12,7 +12,7 @@
 namespace hidup {
 namespace {
 
-// Whether all of the text is a number of that type.
+// Reads a number. Returns true if it is all of the text.
 template <typename Number>
 bool parse_number(const std::string& text, Number& value) {
   const char* end = text.data() + text.size();

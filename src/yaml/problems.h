@@ -1,4 +1,4 @@
-// What is wrong with files of YAML: collected, so that one run reports all of it.
+// Problems of YAML files, collected so that one run reports all of them.
 #pragma once
 
 #include <string>
@@ -15,16 +15,17 @@ struct Position {
 
 class Problems {
  public:
-  // Sources are reported in the order in which they are added. The name may be any text.
+  // Adds a source and returns its number. Sources are reported in the order in which they are
+  // added. The name may be any text.
   size_t add_source(const std::string& name);
   void add(const Position& position, const std::string& message);
   bool empty() const { return problems_.empty(); }
 
-  // "FILE:LINE:COLUMN", or the name of the source alone.
+  // Returns "FILE:LINE:COLUMN", or the source's name alone where the line is 0.
   std::string describe(const Position& position) const;
 
-  // Throws Error(usage) with one line per problem, in the order of the text; of very many, with the
-  // first ones and their number.
+  // Throws Error(usage) with one line per problem, in the order of the text. Of very many problems
+  // it shows the first ones and counts the others.
   void throw_if_any() const;
 
  private:

@@ -25,7 +25,7 @@ class TreeBuilder : public YAML::EventHandler {
  public:
   explicit TreeBuilder(std::vector<YamlProblem>& problems) : problems_(problems) {}
 
-  // The document, if there was one and nothing after it.
+  // Returns the document; its kind is refused where another document follows.
   YamlNode take_root() {
     if (documents_ > 1) {
       root_.kind = YamlNode::Kind::refused;
@@ -65,7 +65,7 @@ class TreeBuilder : public YAML::EventHandler {
   void OnMapEnd() override { close(); }
 
  private:
-  // yaml-cpp gives the tag "?" to what is plain and "!" to what is quoted.
+  // yaml-cpp gives the tag "?" to plain nodes and "!" to quoted ones.
   YamlNode node(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
                 YamlNode::Kind kind) {
     if (anchor != 0) {
@@ -95,7 +95,7 @@ class TreeBuilder : public YAML::EventHandler {
     (is_key ? parent.keys : parent.values).push_back(std::move(finished));
   }
 
-  // Throwing ends the parser, which calls itself for every level.
+  // Opens a list or map. Throws at too many levels, since the parser calls itself for each level.
   void open(const YAML::Mark& mark, YamlNode started) {
     constexpr size_t kMostLevels = 64;
     if (open_.size() == kMostLevels) {
@@ -121,8 +121,8 @@ class TreeBuilder : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// What yaml-cpp gets wrong: it takes byte 4 for the end of the text, passes on bytes that are
-// not UTF-8, and reports a tab in the indentation as an "illegal map value" or not at all.
+// Finds characters that yaml-cpp handles wrongly: it takes byte 4 for the end of the text, passes
+// on bytes that are not UTF-8, and reports a tab in the indentation wrongly or not at all.
 std::optional<YamlProblem> find_forbidden_character(const std::string& text) {
   int line = 1;
   int column = 1;
@@ -163,8 +163,8 @@ YamlNode parse_yaml(const std::string& text, std::vector<YamlProblem>& problems)
   try {
     std::istringstream stream(text);
     YAML::Parser parser(stream);
-    // The second call reports what stands after the document. There is no third: yaml-cpp
-    // finds one empty document after the other before a stray comma.
+    // The second call reports content after the document. Further calls might never end: before a
+    // stray comma, yaml-cpp finds one empty document after the other.
     parser.HandleNextDocument(builder);
     parser.HandleNextDocument(builder);
   } catch (const TooDeep& error) {
