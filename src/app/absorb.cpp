@@ -18,20 +18,20 @@
 namespace hidup {
 namespace {
 
-constexpr double kBusy = 0.9;          // of a message's time: its rank computes all along
-constexpr double kIdle = 0.02;         // likewise: it does not compute
-constexpr double kSameBytes = 1.0101;  // sizes that a table does not distinguish, printed or not
-constexpr double kShortest = 1e-9;     // seconds that a clock can tell from none
+constexpr double kBusy = 0.9;          // of a message's time: its rank computes throughout
+constexpr double kIdle = 0.02;         // of a message's time: its rank does not compute
+constexpr double kSameBytes = 1.0101;  // sizes this close count as one, printed or not
+constexpr double kShortest = 1e-9;     // seconds; clocks measure shorter times as 0
 
 Interval interval_of(const TimelineRow& row) {
   return {row.start_s, row.end_s};
 }
 
-// The part of an interval, 0 to 1, in which another stream of a rank was busy.
+// Returns the part of an interval, 0 to 1, in which another stream of a rank was busy.
 double busy_part(const Interval& interval, const std::vector<Interval>& other) {
   const double length = interval.end_s - interval.start_s;
   double busy = 0.0;
-  // A stream's instructions follow each other.
+  // The instructions of a stream follow each other.
   auto each = std::ranges::lower_bound(other, interval.start_s, {}, &Interval::end_s);
   for (; each != other.end() && each->start_s < interval.end_s; ++each) {
     busy += std::min(each->end_s, interval.end_s) - std::max(each->start_s, interval.start_s);
@@ -83,7 +83,7 @@ class Absorption {
     }
   }
 
-  // Of an interval of a stream of the rank.
+  // Returns the part of an interval in which the rank's other stream was busy.
   double part_beside(size_t rank, StreamKind stream, const Interval& interval) const {
     return busy_part(interval, streams_[rank][1 - static_cast<size_t>(stream)]);
   }
@@ -101,11 +101,10 @@ class Absorption {
     }
   }
 
-  // In every group of ranks along the axis: from when its last rank begins to when its last one
-  // ends.
+  // Measures each group of ranks along the axis from its last begin to its last end.
   void look_at_message(size_t step, size_t i) {
     if (!instruction(i).inner_axes.empty() || instruction(i).sent_as) {
-      return;  // several collectives, of which each has its own times, or sums beside them
+      return;  // several collectives, each with times of its own, or sums beside them
     }
     const auto axis = static_cast<size_t>(instruction(i).axis);
     for (size_t rank = 0; rank < ranks_; ++rank) {
@@ -141,7 +140,7 @@ class Absorption {
     }
   }
 
-  // What the profile has for the copies in and out of buffers, which a message's time includes.
+  // Returns the profile's time of the buffer copies that the message's time includes.
   MessageTime packing(size_t i, const std::vector<int64_t>& group) const {
     double packed = 0.0;
     for (const int64_t member : group) {
@@ -222,7 +221,7 @@ class Absorption {
   size_t ranks_;
   std::vector<std::vector<std::vector<Interval>>> streams_;  // [rank, stream], of one step
   std::map<std::tuple<Opcode, DType, Sizes>, OperationSamples> operations_;
-  // By opcode, axis, algorithm and bytes.
+  // The key is opcode, axis, algorithm and bytes.
   std::map<std::tuple<Opcode, size_t, CollectiveAlgorithm, double>, MessageSamples> messages_;
 };
 
@@ -257,7 +256,7 @@ ProfileKey key_of_run(const TimingRecord& record, const Mesh& mesh, const Profil
   if (!profile.device.starts_with(run.device + ", ")) {  // threads and graphs follow
     key.device = run.device;
   }
-  // The file has those of which the speed does not count, too.
+  // The file also lists libraries that do not affect speed.
   const bool all_loaded = std::ranges::all_of(profile.libraries, [&](const std::string& library) {
     return std::ranges::find(run.libraries, library) != run.libraries.end();
   });

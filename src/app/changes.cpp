@@ -19,7 +19,7 @@ ChangedRun same_run(const PlannedRun& run, std::string what) {
   return {.what = std::move(what), .mesh = run.mesh, .options = run.options};
 }
 
-// Nothing where the hints have a share for each rank of the axis.
+// Multiplies the ranks along an axis. The hints must not have a share for each rank of the axis.
 ChangedRun with_ranks(const PlannedRun& run, size_t axis, int64_t factor, std::string what) {
   ChangedRun more = same_run(run, std::move(what));
   more.mesh[axis].size *= factor;
@@ -30,7 +30,7 @@ ChangedRun with_ranks(const PlannedRun& run, size_t axis, int64_t factor, std::s
   return more;
 }
 
-// One thing that the hints say of all operations, or parameters, of one pattern.
+// One hint for all operations, or parameters, of a pattern.
 struct AlikeHints {
   std::string text;
   std::vector<size_t> places;  // in Hints::ops or Hints::parameters
@@ -98,6 +98,7 @@ class SingleChanges {
     changes_.push_back(std::move(change));
   }
 
+  // Adds the run whose gradients travel in bf16. Its messages differ, so they may take longer.
   void shorter_gradients() {
     if (run_.options.lowering.gradients_as != DType::f32 || ranks_of(run_.mesh) == 1) {
       return;
@@ -108,7 +109,7 @@ class SingleChanges {
     changes_.back().reprices_the_best = true;
   }
 
-  // The run without one hint, that `remove` takes out of the hints.
+  // Adds the run without one hint, which `remove` takes out.
   void without(const std::string& text, std::function<void(Hints&)> remove) {
     add_change("hint", text, fmt::format("without {}", text),
                [remove = std::move(remove)](ChangedRun& free) { remove(free.options.hints); });
@@ -174,7 +175,7 @@ class SingleChanges {
     }
   }
 
-  // Takes these hints from all operations, or all parameters, at once.
+  // Removes these hints from all operations, or all parameters, at once.
   void without_recompute_and_kept() {
     if (std::ranges::any_of(hints_.ops,
                             [](const OperationHint& op) { return op.recompute.has_value(); })) {

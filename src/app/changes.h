@@ -1,5 +1,5 @@
-// A run with one thing changed. Searching again says what each change is worth (what_if.h), and
-// with which of them a strategy fits in the memory (memory_advice.h).
+// Runs with one change. Another search rates each change (what_if.h) and finds those with which a
+// strategy fits in memory (memory_advice.h).
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,12 @@
 
 namespace hidup {
 
-// The costs of such a mesh, along one axis of which, if any, links have twice the bandwidth.
-// Nothing where they are not known. Called by several threads.
+// Returns the costs of a mesh, with twice the bandwidth along one axis, if any; none where unknown.
+// Several threads call it.
 using CostsOf =
     std::function<std::optional<CostModel>(const Mesh& mesh, std::optional<size_t> twice_as_fast)>;
 
-// A run as a search sees it. All of it outlives the value. The mesh is that of the hints where
-// there are some.
+// A run as a search sees it; the members must outlive the value. Hints, if any, have the same mesh.
 struct PlannedRun {
   const Graph& graph;
   const Mesh& mesh;
@@ -28,37 +27,36 @@ struct PlannedRun {
 
 struct ChangedRun {
   std::string what;                           // "ranks along axis node x 2"
-  std::optional<Graph> graph = std::nullopt;  // nothing: the run's own
+  std::optional<Graph> graph = std::nullopt;  // none: the run's own
   Mesh mesh;
   SearchOptions options;
   std::optional<size_t> twice_as_fast = std::nullopt;  // an axis
-  double distance = 1.0;                               // by what factor it differs from the run
+  double distance = 1.0;                               // factor by which it differs from the run
 };
 
 struct Change {
   std::string kind;  // bandwidth, memory, ranks, gradients, hint, batch, microbatches, precision
   std::string of;    // the axis, or the hint: "layers.*.attention by head"
-  bool keeps_the_best = true;      // the best strategy of now stays possible, and takes no longer
-  bool reprices_the_best = false;  // it stays possible, and may take longer
-  int64_t variants = 1;            // the nearest first; each needs no more memory than those before
+  bool keeps_the_best = true;      // the present best strategy stays possible, and no slower
+  bool reprices_the_best = false;  // the present best strategy stays possible, and may be slower
+  int64_t variants = 1;            // nearest first; each needs at most the memory of those before
   std::function<ChangedRun(int64_t variant)> variant;
-  std::string obstacle = {};  // why nobody can tell; empty: nothing
+  std::string obstacle = {};  // why the outcome is unknown; empty: it is known
 };
 
-// For every axis of several ranks twice the bandwidth, for every axis twice the ranks, twice the
-// memory where it is limited, gradients that are sent in bf16 where they are not yet sent in 16
-// bits (messages are other ones then, and may take longer), and no longer each of the hints, also
-// the only number of microbatches in the options if that is not 1, 2 and 4. Hints of alike
-// operations or parameters (pattern_of()) are one.
+// Returns the changes: twice the bandwidth of every axis with several ranks, twice the ranks along
+// every axis, twice the memory if it is limited, gradients sent in bf16 if they are sent in f32, and
+// each hint removed, including a single number of microbatches in the options instead of 1, 2 and 4.
+// Hints of similar operations or parameters (pattern_of()) count as one.
 std::vector<Change> single_changes(const PlannedRun& run);
 
-// Changes that may save memory: no hints, a smaller batch, more microbatches (up to 16), bf16, more
-// ranks along the outermost axis (up to kMoreRanks times as many).
+// Returns changes that may save memory: no hints, a smaller batch, more microbatches (up to 16),
+// bf16, and more ranks along the outermost axis (up to kMoreRanks times as many).
 inline constexpr int64_t kMoreRanks = 64;
 std::vector<Change> saving_changes(const PlannedRun& run);
 
-// The outcome of a search on one thread, as other changes are searched for beside it, without the
-// strategies that cannot win. Nothing where no strategy fits.
+// Searches on one thread, because other changes are searched at the same time, and only strategies
+// that may win. Returns none where no strategy fits.
 std::optional<SearchOutcome> search_changed(const PlannedRun& run, const ChangedRun& changed,
                                             const CostModel& costs);
 

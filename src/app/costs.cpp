@@ -15,7 +15,7 @@
 namespace hidup {
 namespace {
 
-// The first key that predictions without a profile lack; empty: there is all of it.
+// Returns the first missing key for predictions without a profile; empty where the deck has all.
 std::string missing_rate(const Deck& deck, const Mesh& mesh) {
   if (!deck.cluster->device_flops && deck.cluster->devices.empty()) {
     return "cluster.device.flops";
@@ -28,7 +28,7 @@ std::string missing_rate(const Deck& deck, const Mesh& mesh) {
   return "";
 }
 
-// What a rank computes at.
+// The compute and memory rates of a rank.
 struct Pace {
   double flops;
   double memory_bandwidth;
@@ -41,7 +41,7 @@ Pace pace_of(double flops, const std::optional<double>& memory_bandwidth) {
   return {flops, memory_bandwidth.value_or(flops / kFlopsPerByte)};
 }
 
-// Of cluster.device, or the least of cluster.devices.
+// Returns the pace of cluster.device, or the least of cluster.devices.
 Pace slowest_pace(const ClusterDeck& cluster) {
   if (cluster.devices.empty()) {
     return pace_of(*cluster.device_flops, cluster.memory_bandwidth);
@@ -55,7 +55,7 @@ Pace slowest_pace(const ClusterDeck& cluster) {
   return slowest;
 }
 
-// And not made of the deck's rates.
+// Returns true for costs that do not come from the deck's rates.
 bool is_measured(const Profile& costs) {
   return !costs.key.build.empty();
 }
@@ -64,8 +64,8 @@ bool published(const Deck& deck) {
   return deck.cluster->cost_model == "published";
 }
 
-// The items of cluster.device.efficiency for products of a type: those of its precision, or else of
-// the other one of 16 bits, or else of any.
+// Returns the items of cluster.device.efficiency for products of a type: those of its precision,
+// else those of the other 16-bit precision, else those of any.
 std::vector<ShareOfRate> shares_of(const std::vector<ProductEfficiency>& items, DType dtype) {
   const std::vector<std::string_view> names =
       dtype == DType::f32    ? std::vector<std::string_view>{"fp32", "any"}
@@ -84,12 +84,12 @@ std::vector<ShareOfRate> shares_of(const std::vector<ProductEfficiency>& items, 
   return shares;
 }
 
-// What cluster.comm.backend says, or auto comes to.
+// Returns true where cluster.comm.backend is nccl, or auto resolves to it.
 bool has_nccl(const Deck& deck) {
   return deck.cluster->device_kind == "cuda" && deck.cluster->comm_backend != "mpi";
 }
 
-// With the noise that the deck asks for, the same for every pace.
+// Returns a profile with the deck's noise, which is the same for every pace.
 Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
   const ClusterDeck& cluster = *deck.cluster;
   MachineRates rates{

@@ -1,4 +1,4 @@
-// Which times predictions and the search rest on.
+// The times on which predictions and the search rest.
 #pragma once
 
 #include <cstdint>
@@ -13,40 +13,40 @@
 
 namespace hidup {
 
-// The text of a profile. Throws Error(file).
+// Returns the text of a profile. Throws Error(file).
 std::string read_profile_file(const std::string& path);
 
-// Nothing where `measured` is none and the cluster deck has no rates. `measured`: what
-// obtain_profile() found, or a file's; cluster.cost.model and profile_noise are applied. Of rates
-// those of cluster.device, or the least of cluster.devices; the search rests on them.
+// Returns the costs of the cluster; none without `measured` and without rates in the deck.
+// `measured`: from obtain_profile() or a file. Applies cluster.cost.model and
+// cluster.profile_noise. Uses the rates of cluster.device, or the least of cluster.devices; the
+// search rests on these.
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured);
 
-// Flop/s that so many ranks are rated at together for products of model.precision; 0: not known.
+// Returns the rated flop/s of `ranks` ranks together for products of model.precision; 0: unknown.
 double rated_flops(const Deck& deck, int64_t ranks);
 
-// What `costs`, which costs_of() gave for the cluster as it is, would be if as many ranks were
-// along each axis as `mesh` has, and links along `twice_as_fast`, if any, had twice the bandwidth:
-// from the deck's rates changed so (`shared` and `per_host` stay, the links of hosts are faster,
-// too), or of measured costs by changed_links.h. Nothing where no time of messages along an axis is
-// known.
+// Returns `costs`, which costs_of() gave, for another number of ranks along each axis, as in
+// `mesh`, and for twice the bandwidth along `twice_as_fast`, if any. Rates of the deck are changed
+// directly (`shared` and `per_host` stay; host links get faster, too), measured costs by
+// changed_links.h. Returns none where message times along an axis are unknown.
 std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, const Mesh& mesh,
                                      std::optional<size_t> twice_as_fast);
 
-// The costs of every rank, where `costs` is what costs_of() gave: where they are made of rates,
-// each of cluster.devices has its own.
+// Returns the costs of every rank; `costs`: from costs_of(). If they come from rates, each of
+// cluster.devices has its own.
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);
 
-// Per axis of the mesh, the link in time; empty where none varies. `shared` divides the nominal
-// bandwidth and those of the trace alike, so it does not count here.
+// Returns the varying link of each axis of the mesh; empty where none varies. `shared` divides the
+// nominal bandwidth and the trace alike, so it has no effect here.
 std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh);
 
-// The profile that cluster.profile names, of this text, measured anywhere on such a mesh. Throws
-// Error(usage).
+// Returns the profile of cluster.profile from its text, measured on any machine with such a mesh.
+// Throws Error(usage).
 Profile profile_of_another_machine(const Deck& deck, const Mesh& mesh, const std::string& text);
 
-// costs_of() for commands that need no ranks, with the deck's profile where that is a file.
-// Throws Error(file); Error(usage) as below, and where the file is of another mesh.
+// Returns costs_of() for commands without ranks, with the deck's profile if that is a file. Throws
+// Error(file); Error(usage) as below, and where the file is of another mesh.
 Profile costs_without_ranks(const Deck& deck, const Mesh& mesh);
 
 // Throws Error(usage) "PLACE: KEY is missing: REASON" with the first key that costs_of() lacked.

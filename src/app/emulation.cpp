@@ -14,7 +14,7 @@ namespace hidup {
 
 std::optional<EmulatedForecast> forecast_emulated(const Deck& deck, const Program& program,
                                                   const RankCosts& costs) {
-  constexpr int64_t kMost = 64;  // ranks, of which each is played
+  constexpr int64_t kMost = 64;  // ranks; each one is played
   if (!deck.cluster->emulates() || ranks_of(program.mesh) > kMost) {
     return std::nullopt;
   }

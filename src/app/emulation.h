@@ -1,4 +1,4 @@
-// What a run needs whose times are those of the deck's cluster.
+// Helpers for runs that emulate the deck's cluster.
 #pragma once
 
 #include <optional>
@@ -12,22 +12,21 @@
 
 namespace hidup {
 
-// A step that starts with the run, and the least that it could take: dependency_floor().
+// A step at the start of the run, and its lower bound dependency_floor().
 struct EmulatedForecast {
-  Nanoseconds step = 0;  // without what is outside the program
+  Nanoseconds step = 0;  // without time outside the program
   Nanoseconds floor = 0;
 };
-// None where the deck does not emulate, or on more than 64 ranks.
+// Returns none where the deck does not emulate, or has more than 64 ranks.
 std::optional<EmulatedForecast> forecast_emulated(const Deck& deck, const Program& program,
                                                   const RankCosts& costs);
 
-// The step that starts with the run, exactly as it is going to be; of the rank that computes
-// longest.
+// Returns the exact times of the step at the start of the run, on the rank that computes longest.
 Prediction predict_emulated(const Program& program, const Durations& durations);
 
 struct Machine;  // app/machine.h
 
-// Collective. What emulated steps are compared with.
+// Returns the values to compare emulated steps with. Collective.
 EmulationScale emulation_scale(const Deck& deck, const Program& program,
                                const std::optional<Prediction>& prediction, const Machine& machine);
 

@@ -11,7 +11,7 @@
 namespace hidup {
 namespace {
 
-// Takes the program the plan's durations.
+// Makes an emulator with the plan's durations.
 std::unique_ptr<Emulator> make_emulator(const Deck& deck, const RunPlan& plan, Machine& machine,
                                         double clock_start) {
   const Durations& durations = *plan.durations;

@@ -16,17 +16,17 @@ namespace hidup {
 
 class Execution {
  public:
-  // Collective. Allocates, and gives the parameters their values: the checkpoint's, the initial
-  // model's, or random ones. All arguments outlive this. Throws CollectiveError.
+  // Allocates memory, and initializes parameters from the checkpoint, from the initial model, or
+  // randomly. All arguments must outlive the object. Throws CollectiveError. Collective.
   Execution(const Inputs& inputs, Machine& machine, const RunPlan& plan);
 
-  // It runs the training, else the forward pass.
+  // Returns the executor of the training or, without one, of the forward pass.
   Executor& executor() { return training_ ? *training_ : *forward_; }
-  // It measures the loss on the validation data, of the parameters as they are; null without a
-  // forward pass.
+  // Returns the evaluator of the loss on validation data, for the present parameters; null without
+  // a forward pass.
   Evaluator* evaluator() { return evaluator_ ? &*evaluator_ : nullptr; }
   int64_t bytes() const { return store_->bytes(); }
-  // run_start() of this rank, of a training.
+  // Returns run_start() of this rank, for a training.
   double start() const { return start_; }
 
  private:
@@ -34,8 +34,8 @@ class Execution {
 
   double start_ = 0.0;
   std::optional<Store> store_;
-  std::unique_ptr<Emulator> emulator_;  // where times are emulated
-  std::optional<Executor> training_;    // uses the two
+  std::unique_ptr<Emulator> emulator_;  // for emulated times
+  std::optional<Executor> training_;    // uses store_ and emulator_
   std::optional<Executor> forward_;
   std::optional<Evaluator> evaluator_;
 };

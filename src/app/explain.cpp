@@ -25,7 +25,7 @@ void add(PassTimes& times, const Instruction& instruction, const Interval& ran, 
   times.exposed_s += exposed_s;
 }
 
-// What belongs to no operation: "gradients all_reduce".
+// Names work of no single operation, such as "gradients all_reduce".
 std::string bucket_name(const Instruction& instruction) {
   const char* of = instruction.bucket < 0                                       ? "gradient_norm"
                    : instruction.phase == Phase::backward && !instruction.again ? "gradients"

@@ -1,4 +1,4 @@
-// Where a step's time and memory go under a strategy, and why others lose to it.
+// Explains the time and memory of a step under a strategy, and why other strategies lose.
 #pragma once
 
 #include <string>
@@ -9,38 +9,37 @@
 
 namespace hidup {
 
-// Seconds of a rank in a step, of all microbatches, as predicted.
+// Predicted seconds of a rank in a step, over all microbatches.
 struct PassTimes {
   double compute_s = 0.0;
   double comm_s = 0.0;
-  double exposed_s = 0.0;  // of comm_s: nothing was computed meanwhile
+  double exposed_s = 0.0;  // part of comm_s without computation
 };
 
-// An operation; communication is that of its output, of its gradient and within it.
+// An operation, with the communication of its output, of its gradient and within it.
 struct OperationReport {
   OpId op = -1;
   PassTimes forward, backward;
 };
 
-// Communication, then computation, of a pass; `first` is the operation it begins with.
+// Communication, then computation, of a pass; `first` is the first operation.
 struct StageReport {
   Phase phase = Phase::forward;
   OpId first = -1;
   PassTimes times;
 };
 
-// What is done in buckets, for several operations at once: parameters gathered, gradients sent,
-// the update.
+// Work done in buckets for several operations: gathering parameters, sending gradients, the update.
 struct BucketReport {
   std::string name;
   PassTimes times;
 };
 
-// Collectives whose names differ in numbers only and that go the same way.
+// Collectives with the same route and algorithm, whose names differ in numbers only.
 struct MessageReport {
   std::string name;           // with * for numbers
   std::string way;            // "all_reduce node+gpu, hierarchical"
-  std::vector<double> bytes;  // per axis, of the collectives along it, as paced_bytes() counts them
+  std::vector<double> bytes;  // per axis, for collectives along it, as paced_bytes()
   int count = 0;
   PassTimes times;
 };
@@ -49,27 +48,26 @@ struct Explanation {
   std::vector<OperationReport> operations;  // in graph order
   std::vector<StageReport> stages;          // forward, then backward
   std::vector<BucketReport> buckets;
-  std::vector<MessageReport> messages;  // in the order of the first of each
+  std::vector<MessageReport> messages;  // in the order of first use
 };
 
-// Of one collective, as rank 0 does it.
+// Reports one collective, as on rank 0.
 MessageReport message_report(const Program& program, const Instruction& collective);
 
 Explanation explain_step(const Graph& graph, const Forecast& step);
 
-// The fastest candidate of every named strategy, and of the search's own, fastest first and those
-// that do not fit last; names that the search left out are predicted here, and all where devices
-// differ, because the search rests on the slowest.
+// Returns the fastest candidate of every named strategy and of the search's own, fastest first,
+// infeasible ones last. Predicts names that the search left out; predicts all where devices differ,
+// because the search rests on the slowest.
 std::vector<Candidate> best_of_each_name(const SearchOutcome& found, const PlanningInput& input,
                                          const RankCosts& costs);
 
-// The explained strategy and every named one with as many microbatches, in the same order: without
-// a search. `costs`: those by which named ones choose their ways; `options`: the hints and the
-// memory that they have to keep.
+// Returns, without a search, the explained strategy and every named one with as many microbatches,
+// in the same order. `costs`: set the messages of named ones; `options`: hints and memory limit.
 std::vector<Candidate> beside_named(const Candidate& explained, const PlanningInput& input,
                                     const Profile& costs, const SearchOptions& options);
 
-// In a few words, what makes a step of `loser` longer than one of `best`.
+// Returns a short reason why a step of `loser` is longer than one of `best`.
 std::string why_slower(const Candidate& loser, const Candidate& best);
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// A model that others trained, as the start of a run.
+// A model trained by others, as the start of a run.
 #pragma once
 
 #include <map>
@@ -11,16 +11,16 @@
 
 namespace hidup {
 
-// Tensors that the parameters start with.
+// The initial values of parameters.
 class InitialModel {
  public:
-  // `path`: see TensorFiles. `names`: of a map; empty: the one whose names the files have. Where
-  // config.json is there, the deck must be as it says. Throws Error(file) or Error(usage).
+  // `path`: see TensorFiles. `names`: a map's name; empty: the map that fits the files' names. The
+  // deck must match config.json, if present. Throws Error(file) or Error(usage).
   InitialModel(const std::string& path, const std::string& names, const Deck& deck,
                const Graph& graph, int64_t vocab);
 
-  // Gives parameters and their f32 masters these values, this rank its parts; all else starts as
-  // without them. Throws Error(file).
+  // Sets this rank's parts of parameters and their f32 masters. The rest starts as usual. Throws
+  // Error(file).
   void load(Executor& executor, int64_t rank) const;
 
   const std::string& path() const { return files_.path(); }
@@ -32,12 +32,12 @@ class InitialModel {
   std::map<std::string, TensorSource> sources_;
 };
 
-// Whether the names are for the deck's model.
+// Returns true where the names are for the deck's model.
 bool fits_family(const NameMap& names, const Deck& deck);
-// Throws Error(usage) where they are not.
+// Throws Error(usage) where the names are for another model.
 void check_family(const NameMap& names, const Deck& deck);
 
-// Throws Error(usage) where there is no map of that name, with the nearest one. Empty is right.
+// Throws Error(usage) with the nearest name where no map has that name. Accepts an empty name.
 void check_names(const std::string& names);
 
 }  // namespace hidup

@@ -41,7 +41,7 @@ Decks load_decks(const std::string& model, const std::string& cluster,
 
 namespace {
 
-// A model that is only looked at has the words that it was trained with.
+// Gives a model that is not trained the vocabulary of its training.
 Dataset load_data(const Deck& deck, const RunFiles& files, Communicator& world) {
   if (files.is_training() || !files.checkpoint) {
     return load_data(deck, world);
@@ -51,8 +51,7 @@ Dataset load_data(const Deck& deck, const RunFiles& files, Communicator& world) 
   return load_data(known, world, files.checkpoint->state().vocabulary);
 }
 
-// Throws Error(usage) where the checkpoint is that of another model. A training says how it goes
-// on.
+// Throws Error(usage) where the checkpoint is of another model. Logs how a training continues.
 void check_checkpoint(const RunFiles& files, const Decks& decks, const Dataset& data) {
   const CheckpointFile& checkpoint = *files.checkpoint;
   const std::string changed =
@@ -94,7 +93,7 @@ Inputs read_inputs(const InputOptions& options, MpiSession& mpi) {
   }
   std::optional<Graph> graph;
   std::optional<InitialModel> initial;
-  collectively(world, [&] {  // before anything costs time
+  collectively(world, [&] {  // before anything slow
     graph.emplace(make_graph(deck, decks.graph, data.vocab));
     if (files.checkpoint) {
       check_checkpoint(files, decks, data);

@@ -1,4 +1,4 @@
-// All that a run is given, the same on all ranks: decks, and what they and the command line name.
+// The inputs of a run, equal on all ranks: decks, and files that they and the command line name.
 #pragma once
 
 #include <functional>
@@ -16,35 +16,35 @@
 
 namespace hidup {
 
-// Collective. The text that `read` gives on rank 0; it is called there alone, and may throw.
+// Returns the text of `read`, which runs on rank 0 only and may throw, on all ranks. Collective.
 std::string text_of_first(Communicator& world, const std::function<std::string()>& read);
 
 struct Decks {
   DeckSource model;
   DeckSource cluster;
-  std::string graph;  // text of model.graph; empty where a family is built
+  std::string graph;  // text of model.graph; empty for model families
   Deck deck;
 };
-// Rank 0 reads the files, all ranks parse the same text. Either path may be empty: parse_decks()
-// says what that means.
+// Reads the files on rank 0 and parses the same text on all ranks. parse_decks() defines the
+// meaning of empty paths.
 Decks load_decks(const std::string& model, const std::string& cluster,
                  const std::vector<std::string>& overrides, Communicator& world);
 
-// The command line's part of them.
+// The inputs that the command line names.
 struct InputOptions {
   std::string deck;
   std::string cluster;
   std::vector<std::string> overrides;
-  std::string strategy;  // no output may be this file, or that of the hints
+  std::string strategy;  // no output may be this file or that of the hints
   std::string hints;
-  std::string init;   // tensors to start with, where there is no checkpoint; empty: none
-  std::string names;  // of these
+  std::string init;   // initial tensors without a checkpoint; empty: none
+  std::string names;  // name map of these tensors
   RunFileOptions files;
-  // The command asks this of the deck, before anything costs time. Throws Error.
+  // The command's check of the deck, before anything slow. Throws Error.
   std::function<void(const Deck&)> check;
 };
 
-// Nothing changes it once it is there.
+// The inputs, which stay constant.
 struct Inputs {
   Decks decks;
   Mesh mesh;
@@ -55,8 +55,8 @@ struct Inputs {
 
   const Deck& deck() const { return decks.deck; }
 };
-// Collective. The checkpoint's model is that of the decks, and its vocabulary that of the data
-// where nothing is trained. Throws CollectiveError.
+// Reads all inputs. A checkpoint's model must be the decks'. Without training, the data have the
+// checkpoint's vocabulary. Throws CollectiveError. Collective.
 Inputs read_inputs(const InputOptions& options, MpiSession& mpi);
 
 }  // namespace hidup

@@ -18,7 +18,7 @@ int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>&
     mpi.emplace(argc, argv);
   } catch (...) {
     const Failure failure = current_failure();
-    if (failure.message.empty()) {  // another rank says it
+    if (failure.message.empty()) {  // another rank prints it
       return static_cast<int>(failure.code);
     }
     abort_all_ranks(failure.code, failure.message);
@@ -44,7 +44,7 @@ Heartbeat::Guide guide_of_start(MpiSession& mpi) {
 
 namespace {
 
-// Where a rank is in such steps.
+// Describes a rank's position in the steps.
 std::string describe(const Progress& progress, const std::string& unit, const Executor& executor) {
   if (progress.step == 0) {
     return "starting";

@@ -22,7 +22,7 @@
 namespace hidup {
 namespace {
 
-// The ranks that use each GPU, by where it is.
+// Describes the first two ranks that share a GPU; empty without any. `gpus`: a place per rank.
 std::string shared_gpu(const std::vector<std::string>& gpus) {
   for (size_t rank = 0; rank < gpus.size(); ++rank) {
     const auto other =
@@ -61,8 +61,8 @@ int compute_threads(const Deck& deck, Communicator& world, const std::string& ho
     threads = std::atoi(wanted);
   }
   if (deck.cluster->emulates()) {
-    // The deck's number is that of the emulated device. Ranks that communicate have met before, and
-    // share their cores: with naps they take about half of what yielding does.
+    // The deck's number is that of the emulated device. Communicating ranks have met before and
+    // share their cores; naps take about half the time of yielding.
     wait_beside_computation(true);
     return std::min(threads, share);
   }
@@ -80,7 +80,7 @@ DeviceOptions own_device(MpiSession& mpi) {
 
 DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   DeviceOptions options = own_device(mpi);
-  // The deck describes the device that is emulated, and CPUs compute.
+  // The deck describes the emulated device; CPUs compute.
   options.kind = deck.cluster->emulates() ? "cpu" : deck.cluster->device_kind;
   options.memory = deck.cluster->device_memory.value_or(0);
   return options;
@@ -206,9 +206,9 @@ MachineCosts costs_of_machine(const Inputs& inputs, Machine& machine) {
                             "`hidup profile`");
     });
   }
-  take_free_memory(*machine.device, world);  // the first messages of NCCL took some
+  take_free_memory(*machine.device, world);  // the first NCCL messages took some
   known.memory = std::ranges::min(all_gather_value(world, machine.device->memory()));
-  if (deck.cluster->emulates()) {  // what the plan takes has to fit here, too
+  if (deck.cluster->emulates()) {  // the plan must fit in this machine, too
     known.memory = deck.cluster->device_memory.value_or(known.memory);
   }
   return known;

@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-// Seconds of an instruction in a step: see compare_with_prediction().
+// Returns the seconds of an instruction in a step, as in compare_with_prediction().
 double seconds_of(const MeasuredSteps& steps, size_t step, size_t ranks, size_t instruction,
                   bool collective) {
   double longest = 0.0;

@@ -1,4 +1,4 @@
-// A run's measured times beside those that were predicted for it.
+// Compares a run's measured times with the predicted ones.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 
 namespace hidup {
 
-// The steps of a timeline but for the first one of the run, which prepares much.
+// The steps of a timeline without the run's first one, which also sets things up.
 class MeasuredSteps {
  public:
-  // The record outlives this. Throws Error(file) where there is no such step.
+  // The record must outlive the object. Throws Error(file) where the record has no such step.
   explicit MeasuredSteps(const TimingRecord& record);
 
   size_t count() const { return steps_.size(); }
@@ -28,27 +28,27 @@ class MeasuredSteps {
   std::vector<std::span<const TimelineRow>> steps_;  // [rank, instruction]
 };
 
-// Instructions of a step that differ in their microbatch and in the number of their layer only.
+// Instructions of a step that differ only in microbatch and layer number.
 struct MeasuredRow {
   std::string name;  // "layers.*.ffn.up"
   std::string what;  // "forward compute", "backward all_reduce"
   int count = 0;
-  double predicted_s = 0.0;  // of all together, as the next one
+  double predicted_s = 0.0;  // of all together, like measured_s
   double measured_s = 0.0;
 };
 
 struct MeasuredRun {
-  std::vector<int64_t> steps;     // of the timeline, that count
-  std::vector<MeasuredRow> rows;  // those farthest from their prediction first
-  // Of a whole step, on the rank that is busiest with computation: RunBusyTimes.
+  std::vector<int64_t> steps;     // steps of the timeline that count
+  std::vector<MeasuredRow> rows;  // farthest from their prediction first
+  // Times of a whole step on the rank that computes longest: RunBusyTimes.
   BusyTimes predicted, measured;
   double predicted_wall_s = 0.0, measured_wall_s = 0.0;
 };
 
-// Times are medians over the steps, but those of RunBusyTimes. An instruction takes as long as on
-// the slowest rank; a collective from when the last rank begins it to when the last one ends it,
-// because the wait for a late rank is not its time. Throws Error(file) where the file has no
-// prediction or no second step.
+// Compares medians over the steps, except for RunBusyTimes. An instruction takes as long as on the
+// slowest rank. A collective lasts from its last begin to its last end on any rank, as waiting for
+// a late rank is not its time. Throws Error(file) where the file has no prediction or no second
+// step.
 MeasuredRun compare_with_prediction(const TimingRecord& record);
 
 }  // namespace hidup

@@ -19,26 +19,26 @@
 namespace hidup {
 namespace {
 
-constexpr size_t kTensors = 5;  // the largest, which a message names
+constexpr size_t kTensors = 5;  // the number of largest tensors in a message
 
-// What the searches for a change may cost, in operations times microbatches. A search takes 0.1 to
-// 0.2 ms for each of these on one axis (966 operations: 0.7 s with up to 4 microbatches, 5 s with
-// 64), and 1.3 ms on two, so that all of them take a few seconds.
+// The limit of the searches for a change, in operations times microbatches. For each of these a
+// search takes 0.1 to 0.2 ms on one axis (966 operations: 0.7 s with up to 4 microbatches, 5 s with
+// 64), and 1.3 ms on two, so all searches take a few seconds.
 constexpr int64_t kMostWork = 4000;
-constexpr int64_t kTooLarge = 20000;  // even one search for each change takes too long
-// Halving leaves 1 of 256 batches.
+constexpr int64_t kTooLarge = 20000;  // one search per change takes too long already
+// Eight halvings find 1 of 256 batches.
 constexpr int64_t kMostSearches = 8;
-// A search is not tried where even the smallest strategy of little memory needs so many times the
-// memory: on two axes searches found plans of half of that.
+// No search follows where even the smallest strategy of little memory needs this many times the
+// memory. On two axes searches found plans of half of that.
 constexpr double kHopeless = 3.0;
 
-// The nearest variant that fits, as a search finds it.
+// The nearest variant found to fit.
 struct Advice {
   std::string line;
   double distance = 1.0;
 };
 
-// Looks for the nearest variant of a change with which a strategy fits.
+// Finds the nearest variant of a change with which a strategy fits.
 class NearestVariant {
  public:
   NearestVariant(const PlannedRun& run, const Change& change, const CostModel& costs,
@@ -51,7 +51,7 @@ class NearestVariant {
     }
     std::optional<int64_t> fits = nearest_small();
     if (!fits && !hopeless_) {
-      fits = change_.variants == 1 ? 0 : first_by_search();  // what a run does comes below
+      fits = change_.variants == 1 ? 0 : first_by_search();  // advice_of() repeats the run's search
     }
     if (!fits) {
       return std::nullopt;
@@ -62,10 +62,10 @@ class NearestVariant {
   }
 
  private:
-  // By strategies of little memory alone.
+  // Finds the nearest variant in which a strategy of little memory fits.
   std::optional<int64_t> nearest_small() {
     int64_t fits = change_.variants - 1;
-    std::set<std::string, std::less<>> names;  // of those that fit in the last variant
+    std::set<std::string, std::less<>> names;  // of strategies that fit in the last variant
     int64_t least_bytes = std::numeric_limits<int64_t>::max();
     const ChangedRun last = change_.variant(fits);
     visit_small(last, [&](const SmallStrategy& small, bool does) {
@@ -106,7 +106,7 @@ class NearestVariant {
         wanted);
   }
 
-  // Where no strategy of little memory fits. A search for the nearest variant is often enough.
+  // Searches where no strategy of little memory fits; the nearest variant is often enough.
   std::optional<int64_t> first_by_search() {
     for (const int64_t number : {int64_t{0}, change_.variants - 1}) {
       if (searches_left_-- > 0 && search(change_.variant(number), false)) {
@@ -116,7 +116,7 @@ class NearestVariant {
     return std::nullopt;
   }
 
-  // A search may find a strategy that fits where none of little memory does.
+  // Looks for nearer variants, because searches may find smaller strategies.
   int64_t by_searches(int64_t fits) {
     for (int64_t too_large = -1; fits - too_large > 1 && searches_left_ > 0; --searches_left_) {
       const int64_t middle = std::midpoint(too_large, fits);
@@ -125,8 +125,7 @@ class NearestVariant {
     return fits;
   }
 
-  // Nothing where nothing fits. What a run would do with `combinations`; without, a refusal is
-  // quick.
+  // Returns none where nothing fits. `combinations`: searches as a run does; false: refuses faster.
   std::optional<SearchOutcome> search(ChangedRun changed, bool combinations) const {
     changed.options.combinations = combinations;
     changed.options.level = SearchLevel::fast;
@@ -157,7 +156,7 @@ class NearestVariant {
   const Change& change_;
   const CostModel& costs_;
   int64_t searches_left_;
-  bool hopeless_ = false;  // that a search finds something where no strategy of little memory does
+  bool hopeless_ = false;  // searches cannot fit where no strategy of little memory does
 };
 
 struct AllAdvice {
@@ -188,7 +187,7 @@ AllAdvice advice_of(const PlannedRun& run, const CostModel& costs, int64_t searc
   return all;
 }
 
-// Operations that are lowered and simulated for the strategy.
+// Returns the number of operations lowered and simulated for the strategy.
 int64_t simulated_operations(const Graph& graph, const LeastMemoryStrategy& least) {
   if (least.reduced.empty()) {
     return static_cast<int64_t>(graph.ops().size());
@@ -209,7 +208,7 @@ int64_t advice_searches(int64_t operations, int64_t microbatches) {
 
 namespace {
 
-// Says how much memory is missing.
+// Describes the missing memory.
 std::string refusal(const PlannedRun& run, const LeastMemoryStrategy& least) {
   const SearchOptions& options = run.options;
   const StrategyParts parts = parts_of(run.graph, least.reduced, least.strategy);
@@ -224,7 +223,7 @@ std::string refusal(const PlannedRun& run, const LeastMemoryStrategy& least) {
       largest_values(program, largest_plan(program), kTensors));
 }
 
-// Says which changes would do.
+// Describes the changes that help.
 std::string advice_text(const PlannedRun& run, const CostModel& costs,
                         const LeastMemoryStrategy& least, const Deadline& deadline) {
   const int64_t searches =

@@ -1,4 +1,4 @@
-// The profile of a run: a file's, one that is kept from an earlier run, or a new one.
+// The profile of a run: from a file, cached by an earlier run, or new.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -28,15 +28,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The folder that the variable names; empty without one. A relative path would mean another folder
-// wherever the program starts, and fill the user's with files.
+// Returns the folder that the variable names; empty without one. Relative paths do not count,
+// because they depend on the working folder and would litter it.
 fs::path folder_in(const char* variable) {
   const char* text = std::getenv(variable);
   fs::path folder = text == nullptr ? "" : text;
   return folder.is_absolute() ? folder : fs::path();
 }
 
-// Where the profile of this key and graph is kept; empty where the user has no such folder.
+// Returns the cache file for this key and graph; empty where the user has no cache folder.
 std::string cached_file(const ProfileKey& key, const Graph& graph) {
   fs::path folder = folder_in("XDG_CACHE_HOME");
   if (folder.empty()) {
@@ -55,7 +55,7 @@ bool is_there(const std::string& file) {
   return fs::exists(file, ignored);
 }
 
-// The text of a profile for this key. Throws Error(file), or Error(usage) with the place of
+// Returns the text of a profile for this key. Throws Error(file), or Error(usage) with the place of
 // cluster.profile in the deck.
 std::string fitting(const std::string& file, const ProfileKey& key, const Deck& deck) {
   std::string text = read_profile_file(file);
@@ -67,7 +67,7 @@ std::string fitting(const std::string& file, const ProfileKey& key, const Deck& 
   return text;
 }
 
-// The same of a file that this program keeps for itself: empty where it is of no use.
+// Returns the text of a cached profile for this key; empty where it is unusable.
 std::string kept(const std::string& file, const ProfileKey& key) {
   try {
     std::string text = fitting(file, key, Deck{});
@@ -82,8 +82,7 @@ std::string kept(const std::string& file, const ProfileKey& key) {
   }
 }
 
-// A profile is a convenience: where it cannot be kept, that is told, and no more. Whether it is
-// kept.
+// Caches the profile. Only warns on failure, because a run can do without. Returns true on success.
 bool keep(const Profile& profile, const std::string& file) {
   if (file.empty()) {
     log::warning("the profile is not kept: neither XDG_CACHE_HOME nor HOME is an absolute path");
@@ -99,7 +98,7 @@ bool keep(const Profile& profile, const std::string& file) {
   }
 }
 
-// Collective. None where no strategy that is timed fits in the memory: another may.
+// Measures a profile; none where no timed strategy fits in memory (others may). Collective.
 std::optional<Profile> measure_if_it_fits(const Inputs& inputs, Machine& machine) {
   try {
     return measure_profile(inputs, machine, ProfileEffort::brief);
@@ -112,7 +111,7 @@ std::optional<Profile> measure_if_it_fits(const Inputs& inputs, Machine& machine
   }
 }
 
-// Collective. By how much a message may be late that nothing else delays.
+// Returns the delay that a message may have without any other cause. Collective.
 double least_delay(const Machine& machine) {
   constexpr double kLaunch = 5e-6;  // of a kernel
   return machine.communication.groups->through_host()
@@ -120,13 +119,13 @@ double least_delay(const Machine& machine) {
              : kLaunch;
 }
 
-// Collective. Messages that take other times now than the profile says; empty where it holds. What
-// looks off is looked at again: it may have met other work on the machine.
+// Describes messages whose times now differ from the profile's; empty where it holds. Repeats
+// suspect ones, which other work on the machine may have delayed. Collective.
 std::string drift_of(const Profile& profile, const Inputs& inputs, Machine& machine) {
-  constexpr double kSeconds = 0.04;  // of a look
+  constexpr double kSeconds = 0.04;  // per look
   constexpr int kLooks = 3;
   const Tolerance tolerance{.part = 0.2, .seconds = least_delay(machine)};
-  constexpr int64_t kLargest = int64_t{64} << 20;  // bytes, as no profile has larger ones
+  constexpr int64_t kLargest = int64_t{64} << 20;  // bytes; profiles have no larger ones
   const int64_t memory =
       std::ranges::min(all_gather_value(machine.world, machine.device->memory()));
   std::vector<Probe> probes =
@@ -148,8 +147,8 @@ std::string drift_of(const Profile& profile, const Inputs& inputs, Machine& mach
   return fmt::format("{}", fmt::join(drifts, "; "));
 }
 
-// Collective. The text of the profile that cluster.profile names, on all ranks. Throws
-// CollectiveError(file) or CollectiveError(usage).
+// Returns the profile that cluster.profile names, on all ranks. Throws CollectiveError(file) or
+// CollectiveError(usage). Collective.
 Profile named_profile(const Inputs& inputs, Machine& machine, const ProfileKey& key) {
   const std::string& file = inputs.deck().cluster->profile;
   const std::string text =
@@ -162,8 +161,7 @@ Profile named_profile(const Inputs& inputs, Machine& machine, const ProfileKey& 
   return profile;
 }
 
-// Collective. The profile that is kept in the file, on all ranks, where there is one that still
-// holds.
+// Returns the file's cached profile on all ranks, if there is one and it still holds. Collective.
 std::optional<Profile> kept_profile(const Inputs& inputs, Machine& machine, const ProfileKey& key,
                                     const std::string& file) {
   const std::string text =
@@ -182,9 +180,8 @@ std::optional<Profile> kept_profile(const Inputs& inputs, Machine& machine, cons
   return profile;
 }
 
-// Collective. What an emulated cluster's times rest on beside rates, on all ranks: nothing is
-// measured here, because this is another machine. Throws CollectiveError(file) or
-// CollectiveError(usage).
+// Returns the profile of an emulated cluster on all ranks, none for rates alone. Measures nothing
+// on this other machine. Throws CollectiveError(file) or CollectiveError(usage). Collective.
 std::optional<Profile> profile_to_emulate(const Inputs& inputs, Machine& machine) {
   const std::string& file = inputs.deck().cluster->profile;
   if (file == "auto") {
@@ -199,7 +196,7 @@ std::optional<Profile> profile_to_emulate(const Inputs& inputs, Machine& machine
   return parse_profile(text, file);
 }
 
-// Collective. See obtain_profile().
+// See obtain_profile(). Collective.
 std::optional<Profile> find_profile(const Inputs& inputs, Machine& machine) {
   const std::string& choice = inputs.deck().cluster->profile;
   if (choice.empty()) {
@@ -227,7 +224,7 @@ std::optional<Profile> find_profile(const Inputs& inputs, Machine& machine) {
     const bool is_kept = keep(*profile, file);
     log::info("profile: measured in {:.1f} s{}", seconds, is_kept ? ", kept in " + file : "");
   }
-  // As later runs will read it.
+  // Parsing the printed profile gives the same numbers as in later runs.
   return parse_profile(machine.world.broadcast(print_profile(*profile)), "profile");
 }
 

@@ -92,7 +92,7 @@ void add_prediction(RunPlan& plan, const Inputs& inputs, const MachineCosts& kno
     plan.floor =
         step_floor(program, world.rank(), *known.rates, element_type(deck.model->precision));
   }
-  if (plan.floor) {  // on all ranks alike, but for the time
+  if (plan.floor) {  // the ranks differ only in the time
     plan.floor->seconds = std::ranges::max(all_gather_value(world, plan.floor->seconds));
   }
   if (known.costs && world.rank() == 0) {

@@ -1,4 +1,4 @@
-// The work of a run, agreed by all ranks. All of it is collective.
+// The plan of a run, agreed by all ranks. Everything here is collective.
 #pragma once
 
 #include <optional>
@@ -21,24 +21,23 @@ struct MachineCosts;  // app/machine.h
 
 struct LoadedStrategy {
   Strategy strategy;
-  double search_s = 0.0;  // 0: it was not searched for
+  double search_s = 0.0;  // 0: no search
 };
-// Rank 0 reads, makes or searches for the strategy, with the hints of a file (empty: none); all
-// ranks parse the same text. That all have the same is checked, not assumed.
+// Reads, makes or searches for the strategy on rank 0, with the hints of a file (empty: none). All
+// ranks parse the same text and check that they agree.
 LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
                              const Mesh& mesh, const MachineCosts& known, const std::string& hints,
                              Communicator& world);
 
-// Every rank makes the program; that all made the same is checked, not assumed. `fuse`: see
-// LoweringOptions.
+// Makes the program on every rank, and checks that all are equal. `fuse`: see LoweringOptions.
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
                      Communicator& world, bool fuse = true);
 
-// The same of the forward pass alone.
+// Does the same for the forward pass alone.
 Program make_forward_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
                              Communicator& world);
 
-// A program, and where its values lie on this rank; verified.
+// A verified program, and the places of its values on this rank.
 struct PlannedPass {
   Program program;
   MemoryPlan memory;
@@ -46,17 +45,17 @@ struct PlannedPass {
   PlannedProgram planned() const { return {program, memory}; }
 };
 
-// Programs to run, and what is predicted of them.
+// The programs to run, and their predictions.
 struct RunPlan {
   LoadedStrategy loaded;
   std::optional<PlannedPass> training;
-  std::optional<PlannedPass> forward;    // on validation data; it shares what the training keeps
-  std::optional<Durations> durations;    // of the training, where times are emulated
-  std::optional<Prediction> prediction;  // likewise, on rank 0
-  std::optional<StepFloor> floor;        // likewise: of the rank that has the longest
+  std::optional<PlannedPass> forward;    // on validation data; shares the training's memory
+  std::optional<Durations> durations;    // of the training, for emulated times
+  std::optional<Prediction> prediction;  // of the training, on rank 0
+  std::optional<StepFloor> floor;        // of the training, on the rank of the longest floor
 };
-// By the strategy that was chosen (empty: the checkpoint's where it fits, else a search, or of what
-// is not trained dp), with the hints of a file (empty: none).
+// Makes the plan for the chosen strategy. Empty: the checkpoint's where it fits, else a search, or
+// dp without training. `hints`: a file; empty: none.
 RunPlan make_plan(const Inputs& inputs, const MachineCosts& known, const std::string& choice,
                   const std::string& hints, Communicator& world);
 

@@ -19,8 +19,8 @@ namespace hidup {
 
 namespace {
 
-// The model's flops of a step over what all ranks are rated at in the step's predicted time; none
-// where the deck does not say at what.
+// Returns the model's flops of a step over the flops that all ranks are rated at in the predicted
+// time; none where the deck gives no rates.
 std::optional<double> predicted_utilization(const PlanningInput& input, const PredictedStep& step) {
   const double rated = rated_flops(input.deck, ranks_of(input.mesh));
   return rated > 0.0 ? std::optional(model_flops(input.graph) / (rated * step.iteration_s))
@@ -57,17 +57,17 @@ void print_plan(const PlanningInput& input, const Strategy& strategy, const Prof
 
 namespace {
 
-// "+12.3 %", "15.0 times"
+// Returns text such as "+12.3 %" or "15.0 times".
 std::string compared(double seconds, double best) {
   const double ratio = seconds / best;
   return ratio < 2.0 ? fmt::format("{:+.1f} %", 100.0 * (ratio - 1.0))
                      : fmt::format("{:.1f} times", ratio);
 }
 
-// A reason that rules out so many candidates is printed once, with their number.
+// A reason for at least this many candidates is printed once, with their number.
 constexpr size_t kMany = 4;
 
-// "41 strategies, such as dp and zero1"
+// Returns text such as "41 strategies, such as dp and zero1".
 std::string such_as(const std::vector<std::string_view>& names) {
   return fmt::format("{} strategies, such as {} and {}", names.size(), names[0], names[1]);
 }
@@ -119,9 +119,9 @@ void print_candidates(const std::vector<Candidate>& candidates) {
 
 namespace {
 
-// "12 % faster"; that nothing can be gained where a bound says so.
+// Returns text such as "12 % faster", or that a bound rules out any gain.
 std::string gained(const WhatIf& change) {
-  constexpr double kSame = 0.005;  // less than predictions are off by
+  constexpr double kSame = 0.005;  // below the errors of predictions
   if (change.gain >= kSame) {
     return fmt::format("{:.0f} % faster", std::max(100.0 * change.gain, 1.0));
   }

@@ -1,4 +1,4 @@
-// What `search` and `explain` say of a strategy and of those that lost to it.
+// The output of `search` and `explain` for a strategy and for those that lost to it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,23 +13,23 @@ namespace hidup {
 
 using Json = nlohmann::ordered_json;
 
-// The strategy, the predicted step and memory that its notes have, what these rest on, and a line
+// Prints the strategy, the predicted step and memory of its notes, the basis of these, and a line
 // about repeated work, which may be empty.
 void print_plan(const PlanningInput& input, const Strategy& strategy, const Profile& costs,
                 const std::string& repeated);
-// A line per candidate: its step's time, against that of the first one, and why it lost.
+// Prints a line per candidate: the time of its step, relative to the first one's, and why it lost.
 void print_candidates(const std::vector<Candidate>& candidates);
 
-// A line per change: the step's time then, and how much faster that is than now, or why it is not.
+// Prints a line per change: the time of a step, and its gain, or the reason why it is infeasible.
 void print_what_if(const WhatIfReport& report);
 
-// Of a strategy with a prediction among its notes.
+// Returns the report of a strategy with a prediction among its notes.
 Json plan_json(const PlanningInput& input, const Strategy& strategy, const RepeatedWork& repeated);
-// By name.
+// Returns the candidates by name.
 Json candidates_json(const std::vector<Candidate>& candidates);
-// Per proposer of the candidates how many it proposed, and whether the first is its.
+// Returns, per proposer, the number of candidates, and a flag for the proposer of the first one.
 Json proposers_json(const std::vector<Candidate>& candidates);
-// An array, an object per change.
+// Returns an array with an object per change.
 Json what_if_json(const WhatIfReport& report);
 
 }  // namespace hidup

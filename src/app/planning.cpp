@@ -28,13 +28,13 @@ namespace {
 // 10,000 layers need about 25 MiB.
 constexpr int64_t kStrategyBytes = 32 << 20;
 
-// No strategy's name has a dot or a slash.
+// Names of strategies have no dots or slashes.
 bool looks_like_file(const std::string& text) {
   return text.find_first_of("./") != std::string::npos;
 }
 
-// A number of parts of the batch, where the deck has it. Throws Error(usage) where the graph
-// cannot.
+// Returns the deck's number of parts of the batch, if any. Throws Error(usage) where the graph
+// cannot be split.
 std::optional<int> wanted_parts(const Deck& deck, const std::string& key,
                                 const std::optional<int64_t>& wanted, const std::string& obstacle) {
   if (wanted.value_or(1) > 1 && !obstacle.empty()) {
@@ -54,7 +54,7 @@ std::optional<int> wanted_groups(const Deck& deck, const Graph& graph) {
   return wanted_parts(deck, "train.accumulate", deck.train->accumulate, accumulate_obstacle(graph));
 }
 
-// In as many parts as the deck says.
+// Applies the deck's numbers of parts.
 Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy) {
   strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
   strategy.accumulate = wanted_groups(deck, graph).value_or(strategy.accumulate);
@@ -67,7 +67,7 @@ Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy) {
   return strategy;
 }
 
-// train.accumulate and train.recompute, where a file of hints does not say more.
+// Adds train.accumulate and train.recompute where the hints leave them open.
 void add_hints_of(const Deck& deck, const Graph& graph, const Mesh& mesh, Hints& hints) {
   if (hints.empty()) {
     hints.mesh = mesh;
@@ -76,7 +76,7 @@ void add_hints_of(const Deck& deck, const Graph& graph, const Mesh& mesh, Hints&
     hints.accumulate = wanted_groups(deck, graph);
   }
   const Recompute level = recompute_of(deck.train->recompute);
-  if (level == Recompute::none) {  // the search may compute again what it likes
+  if (level == Recompute::none) {  // the search may choose to recompute
     return;
   }
   const std::vector<bool> again = recomputed_ops(graph, level);
@@ -89,7 +89,7 @@ void add_hints_of(const Deck& deck, const Graph& graph, const Mesh& mesh, Hints&
   }
 }
 
-// What is wrong with a graph of the deck's sizes gets the deck's place.
+// Adds the deck's place to errors in a graph of its sizes.
 Graph build_family(const Deck& deck, int64_t vocab) {
   try {
     return build_model(deck, vocab);
@@ -98,7 +98,7 @@ Graph build_family(const Deck& deck, int64_t vocab) {
   }
 }
 
-// Each must be like the name of a parameter.
+// Checks that each pattern matches the name of a parameter.
 void check_patterns(const Deck& deck, const Graph& graph) {
   for (const std::string& pattern : *deck.train->no_decay) {
     const auto is_like = [&](const Tensor& tensor) {
@@ -150,7 +150,7 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
   const auto add = [&](const char* what, const std::vector<std::string>& patterns,
                        const std::string& key) {
     for (const std::string& pattern :
-         patterns) {  // that no file matches may be: planning needs none
+         patterns) {  // a pattern may match no file: planning needs no data
       for (const std::string& path : matching_paths(pattern, key)) {
         files.push_back({what, path});
       }

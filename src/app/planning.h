@@ -1,5 +1,4 @@
-// What the subcommands share: the graph, the strategy that a person asked for, and what is
-// predicted of it.
+// Shared by the subcommands: the graph, the requested strategy, and inputs of predictions.
 #pragma once
 
 #include <cstdint>
@@ -17,43 +16,43 @@
 
 namespace hidup {
 
-// The text of a strategy or of hints (`what`). Throws Error(file).
+// Returns the text of a strategy or of hints (`what`). Throws Error(file).
 std::string read_strategy_file(const std::string& file, std::string_view what);
 
-// The text of the deck's model.graph; empty where a family is built. Throws Error(file).
+// Returns the text of the deck's model.graph; empty for model families. Throws Error(file).
 std::string graph_text(const Deck& deck);
 
-// Of model.precision.
+// Returns the element type of a model.precision.
 DType element_type(const std::string& precision);
 
-// The deck's model with a vocabulary of `vocab` tokens. `text`: graph_text().
+// Makes the deck's model with a vocabulary of `vocab` tokens. `text`: graph_text().
 Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab);
 
-// The files that a command reads: the decks and what they name. With `choice`, of a strategy, and
-// `hints`, those where they are files. For prepare_outputs().
+// Returns the files that a command reads, for prepare_outputs(): the decks and the files that they
+// name, and `choice` (a strategy) and `hints` where these are files.
 std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
                                   const Deck& deck, const std::string& choice = "",
                                   const std::string& hints = "");
 
-// The mesh with the deck's names and these sizes. Ranks are numbered as the deck has its axes, the
-// last one's are neighbours. Where it has a bandwidth for each, the mesh has the axis of the
-// slowest links first, so that the order in the deck makes no difference to what is planned.
+// Returns the mesh with the deck's names and these sizes. Ranks are numbered in the deck's order of
+// axes, with neighbours on the last one. If every axis has a bandwidth, the mesh starts with the
+// axis of the slowest links, so that the deck's order does not affect plans.
 Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
 
-// The program as the training section wants it.
+// Returns the options of the deck's training section.
 LoweringOptions lowering_options(const Deck& deck);
 
-// What a plan knows of the data.
+// The facts about the data that a plan uses.
 struct PlannedData {
   int64_t vocab = 0;        // Dataset::vocab
   std::string description;  // a line for people
-  bool is_read = true;      // else it is only what the deck says
+  bool is_read = true;      // false: known only from the deck
 };
-// Opens the data only where the deck does not say all sizes (vocab_of()): a plan needs no more of
-// it, and it may be large, or elsewhere. Throws as open_data().
+// Opens the data only where the deck lacks a size (vocab_of()), because data may be large or
+// remote. Throws as open_data().
 PlannedData data_for_planning(const Deck& deck);
 
-// What commands that start no ranks work on.
+// The input of commands that start no ranks.
 struct PlanningInput {
   Deck deck;
   Mesh mesh;
@@ -61,36 +60,34 @@ struct PlanningInput {
   Graph graph;
 };
 
-// Reads the decks (`cluster` may be empty), and what a plan needs of the data. Without `ranks`
-// there are as many as the mesh has, where an axis of size auto is one rank. Throws Error(usage) or
-// Error(file).
+// Reads the decks (`cluster` may be empty) and the facts about the data. Without `ranks` the mesh
+// gives their number, and an axis of size auto has one rank. Throws Error(usage) or Error(file).
 PlanningInput read_planning_input(const std::string& model, const std::string& cluster,
                                   const std::vector<std::string>& overrides,
                                   std::optional<int64_t> ranks);
 
 inline constexpr const char* kSearch = "search";  // as a choice of strategy
 
-// Throws Error(usage) where it is neither empty, nor "search", nor a known name, nor looks like a
-// file (a dot or a slash).
+// Throws Error(usage) for text that is not empty, "search", a known name, or like a file (with a
+// dot or a slash).
 void check_strategy_choice(const std::string& name_or_file);
 
-// The strategy of a file, or the named one for this graph and mesh with train.recompute; with
-// train.microbatches and train.accumulate where the deck has them. Throws Error(file) or
-// Error(usage).
-// A named one goes the ways that take least by the costs, if any (choose_ways.h).
+// Returns the strategy of a file, or the named one for this graph and mesh with train.recompute;
+// with train.microbatches and train.accumulate if the deck has them. Given costs, a named one gets
+// the fastest routes and algorithms (choose_ways.h). Throws Error(file) or Error(usage).
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh, const std::optional<Profile>& costs = std::nullopt);
 
-// The strategy that a checkpoint has; nothing where it is for another graph or mesh.
+// Returns the strategy of a checkpoint; none where it is for another graph or mesh.
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
                                         const Graph& graph, const Mesh& mesh);
 
-// Seconds that a search may take where nobody says how long.
+// Default time limits of a search, in seconds.
 inline constexpr double kSearchTime = 10.0;
 inline constexpr double kThoroughSearchTime = 60.0;
 
-// Of the search that the decks ask for. `hints`: a file (sharding/hints.h), or empty. Throws as
-// read_hints() does, and Error(file).
+// Returns the search options of the decks. `hints`: a file (sharding/hints.h), or empty. Throws as
+// read_hints(), and Error(file).
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints);
 

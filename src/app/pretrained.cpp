@@ -22,7 +22,7 @@
 namespace hidup {
 namespace {
 
-// A graph's batch is a number in its file.
+// Keeps the batch of a graph, which its file fixes.
 Deck with_one_sequence(Deck deck) {
   if (deck.model->graph.empty()) {
     deck.train->batch = 1;

@@ -1,4 +1,4 @@
-// A trained model, for commands that do not train it on.
+// A trained model, for commands that do not train it further.
 #pragma once
 
 #include <cstdint>
@@ -17,24 +17,24 @@
 
 namespace hidup {
 
-// The deck, whose vocabulary is the checkpoint's where it is auto.
+// Returns the deck, with the checkpoint's vocabulary where its own is auto.
 Deck with_vocab_of(const CheckpointFile& checkpoint, Deck deck);
 
-// The parameters of the checkpoint's own model, whose deck is deck_of() it. Throws Error(file)
-// where the file lacks some, or has others.
+// Returns the parameters of the checkpoint's own model; `deck`: deck_of() the checkpoint. Throws
+// Error(file) where the file lacks some, or has others.
 std::vector<StoredParameter> stored_parameters(const CheckpointFile& checkpoint, const Deck& deck);
 
-// The next token's logits, from a checkpoint's model on this process alone. Every call computes
-// the whole text: it is for looking at a model, not for serving one.
+// Computes the next token's logits with a checkpoint's model on this process alone. Every call
+// computes the whole text, which suits inspection, not serving.
 class LanguageModel {
  public:
-  // `graph`: text of the deck's model.graph. Experts have a slot for every choice, so that what is
-  // padded changes nothing. Throws Error(file); Error(usage) where deck and checkpoint have other
-  // models, or positions see those behind them.
+  // `graph`: text of the deck's model.graph. Experts have a slot for every choice, so padding has
+  // no effect. Throws Error(file); Error(usage) where deck and checkpoint have different models, or
+  // positions see later ones.
   LanguageModel(Deck deck, const std::string& graph, const CheckpointFile& checkpoint);
 
-  // Of the last positions of the text, as many as the model has; one token at least.
-  // Returns f32 [vocab]. Throws Error(not_finite).
+  // Uses the last positions of the text, as many as the model has, at least one token. Returns f32
+  // [vocab]. Throws Error(not_finite).
   std::vector<float> next(std::span<const int32_t> text);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
@@ -52,12 +52,12 @@ class LanguageModel {
   StepInputs inputs_;
 };
 
-// How a token is chosen from logits.
+// The choice of a token from logits.
 struct Sampling {
-  double temperature = 0.0;  // of the softmax; 0: the largest logit, of equal ones the first
-  int64_t top_k = 0;         // only the k largest count, of equal ones the first; 0: all
+  double temperature = 0.0;  // of the softmax; 0: the largest logit, the first of equal ones
+  int64_t top_k = 0;         // only the k largest count, the first of equal ones; 0: all
 };
-// `uniform`: a random number in [0, 1).
+// Returns a token. `uniform`: a random number in [0, 1).
 int32_t sample(std::span<const float> logits, const Sampling& sampling, double uniform);
 
 }  // namespace hidup

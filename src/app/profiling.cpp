@@ -125,17 +125,16 @@ class Measurement {
 
  private:
   static constexpr double kBriefSeconds = 10.0;
-  // The pace of a machine changes from second to second. Samples of an operation that lie far from
-  // each other in time make its time comparable with those of other sizes. Over slow links the
-  // programs' messages would take most of the time.
+  // Machines change pace from second to second, so samples of an operation are spread over time to
+  // compare with other sizes. Over slow links the programs' messages would take most of the time.
   static constexpr int kRounds = 5;
-  static constexpr int kFirstSteps = 3;  // of a program in the first round: enough by itself
-  static constexpr int kMoreSteps = 2;   // in each of the others
-  static constexpr double kRoundsSeconds = 15.0;       // for the others together
+  static constexpr int kFirstSteps = 3;           // of a program in the first round, enough alone
+  static constexpr int kMoreSteps = 2;            // in each later round
+  static constexpr double kRoundsSeconds = 15.0;  // for all later rounds
   static constexpr double kOverlappedSeconds = 10.0;   // for the steps of time_overlapped()
-  static constexpr double kLargeMessageSeconds = 0.1;  // some tens of them for every axis
+  static constexpr double kLargeMessageSeconds = 0.1;  // for some tens of messages per axis
 
-  // None where the memory that is left does not suffice.
+  // Returns none where the free memory does not suffice.
   std::optional<DeviceRates> rates() const {
     try {
       return measure_rates(*machine_.device, machine_.world, machine_.threads,
@@ -161,8 +160,8 @@ class Measurement {
             .all_algorithms = thorough_};
   }
 
-  // Also without fused products: of those the simulation wants the times, but the search charges
-  // every operation by itself.
+  // Also runs without fused products: the simulation needs the times of fused ones, but the search
+  // costs every operation by itself.
   void time_case(const Case& which) {
     time_program(which, true);
     time_program(which, false);
@@ -198,7 +197,7 @@ class Measurement {
                         inputs_.deck(), machine_.world, fuse);
   }
 
-  // False: it does not fit in the memory, and did not run.
+  // Returns false where the program does not fit in memory and did not run.
   bool run_program(const Program& program, int steps, bool overlapped) {
     const int64_t rank = machine_.world.rank();
     std::optional<Store> store;
@@ -217,12 +216,12 @@ class Measurement {
         throw;
       }
       too_large_ = error.what();
-      return false;  // a strategy that does not fit is not one that can run
+      return false;  // such a strategy cannot run anyway
     }
     store->register_arena();
     StepInputs inputs;
     fill_inputs(program, rank, *inputs_.data.batches, 0, inputs);
-    // As training runs them: a step of kernels that are given one by one waits for the host.
+    // Uses the order of training, in which steps of single kernel launches wait for the host.
     const bool recorded = execution_order(inputs_.deck()) == Executor::Order::recorded;
     operations_.run(*executor, rank, inputs, steps,
                     recorded ? Executor::Order::recorded_in_turn : Executor::Order::in_turn);
@@ -234,7 +233,7 @@ class Measurement {
     return true;
   }
 
-  // What lies between the instructions of a step and between steps.
+  // Measures the gaps between the instructions of a step and between steps.
   void time_overlapped(Executor& executor) {
     Deck deck = inputs_.deck();
     deck.train->steps = thorough_ ? 6 : 4;
@@ -263,7 +262,7 @@ class Measurement {
   std::vector<std::pair<Case, bool>> timed_;  // the programs that ran, and whether they are fused
   Gaps gaps_;
   std::vector<double> overheads_;
-  double overlapped_s_ = 0.0;  // that steps for the two took
+  double overlapped_s_ = 0.0;  // time of the steps for both
   double largest_message_ = 0.0;
   std::string too_large_;  // of the last strategy that did not fit; on one rank
 };
@@ -287,7 +286,7 @@ std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
   return numbers;
 }
 
-// With what changes the times of its instructions.
+// Returns the device with everything that affects the times of its instructions.
 std::string device_of(const Inputs& inputs, const Machine& machine) {
   const ClusterDeck& cluster = *inputs.deck().cluster;
   std::string text = fmt::format("{}, {} thread(s)", machine.device->name(), machine.threads);

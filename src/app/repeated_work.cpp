@@ -15,10 +15,10 @@
 namespace hidup {
 namespace {
 
-// An axis is reported if computation takes longer by this part than with all of it shared. Norms,
-// gates and the like, which named strategies repeat, are far less.
+// An axis is reported if computation takes longer by this part than with all work shared. Norms,
+// gates and the like, which named strategies repeat, are far below that.
 constexpr double kMuch = 0.25;
-constexpr double kSameStep = 1.01;  // times as long; less than predictions are off by
+constexpr double kSameStep = 1.01;  // times as long; below the errors of predictions
 
 double flops_of(const Graph& graph, const Op& op) {
   std::vector<Shape> inputs;
@@ -35,7 +35,7 @@ RepeatedAxis repeated_along(const Graph& graph, const Strategy& strategy, size_t
     const double flops = flops_of(graph, graph.ops()[op]);
     all += flops;
     const Rule& rule = strategy.ops[op].rules[axis];
-    if (rule.name == "replicate" && rule.share.is_equal()) {  // another share leaves ranks out
+    if (rule.name == "replicate" && rule.share.is_equal()) {  // other shares leave ranks out
       ++repeated.operations;
       repeated.flops_part += flops;
     }
@@ -44,7 +44,7 @@ RepeatedAxis repeated_along(const Graph& graph, const Strategy& strategy, size_t
   return repeated;
 }
 
-// The strategy with one rank along the axis.
+// Returns the strategy with one rank along the axis.
 Strategy without(const Graph& graph, Strategy strategy, size_t axis) {
   strategy.mesh[axis].size = 1;
   strategy.mesh[axis].shares.clear();
@@ -58,7 +58,7 @@ Strategy without(const Graph& graph, Strategy strategy, size_t axis) {
   return strategy;
 }
 
-// The program of a strategy; of a deep graph the programs of reduced graphs, weighted.
+// The program of a strategy; for a deep graph, weighted programs of reduced graphs.
 class Step {
  public:
   Step(const Graph& graph, const std::vector<ReducedGraph>& reduced, const Strategy& strategy,
@@ -94,7 +94,7 @@ class Step {
   std::vector<Part> parts_;
 };
 
-// A strategy with one rank along an axis, and the fastest of those that can be left.
+// A strategy with one rank along an axis, the fastest choice of that rank.
 struct Fewer {
   Strategy strategy;
   RankCosts costs;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What an earlier run of the same name left in the folder must not be taken for this run's.
+// Rejects checkpoints of an earlier run of the same name, which would pass as this run's.
 void check_folder(const RunFiles& files, bool overwrite) {
   const std::vector<FoundCheckpoint> found = checkpoints_of(files.checkpoints, files.run);
   if (found.empty() || found.front().step <= files.steps_done()) {
@@ -34,8 +34,8 @@ void check_folder(const RunFiles& files, bool overwrite) {
   }
 }
 
-// Two runs that write into one folder would remove each other's files. One that is not asked for
-// checkpoints writes one at its end at most, into a folder of its own.
+// Locks the folder, because two runs in one folder would remove each other's files. A run without
+// requested checkpoints writes at most one at its end, into its own folder.
 void lock_folder(RunFiles& files, const RunFileOptions& options, const Deck& deck) {
   std::error_code ignored;
   if (asks_for_checkpoints(deck) ||
@@ -45,7 +45,7 @@ void lock_folder(RunFiles& files, const RunFileOptions& options, const Deck& dec
   }
 }
 
-// "13 to 20", or several of these.
+// Returns text such as "13 to 20", or several of these.
 std::string ranges(const std::vector<int64_t>& steps) {
   std::string text;
   for (size_t first = 0, end = 0; first < steps.size(); first = end) {
@@ -58,7 +58,7 @@ std::string ranges(const std::vector<int64_t>& steps) {
   return text;
 }
 
-// Rows that a killed run or host did not bring to the disk: the joined files lack them.
+// Warns of rows that a killed run or host did not write to disk; the joined files lack them.
 void tell_missing_rows(const CheckpointFile& checkpoint) {
   const std::string& file = checkpoint.state().timing_file;
   try {
@@ -122,7 +122,7 @@ RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communi
         tell_missing_rows(*files.checkpoint);
       }
       files.out = options.resume.empty() ? options.out : next_timing_file(options.out);
-      if (options.resume != "auto") {  // what is newer than the checkpoint is damaged then
+      if (options.resume != "auto") {  // newer checkpoints are damaged under auto
         check_folder(files, options.overwrite);
       }
       prepare_outputs({{"--out", files.out}, {"--dump-gradients", options.gradients}},

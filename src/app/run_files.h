@@ -1,4 +1,4 @@
-// Where a run writes, and the checkpoint that it goes on from.
+// The outputs of a run, and the checkpoint that it continues.
 #pragma once
 
 #include <memory>
@@ -14,39 +14,40 @@
 
 namespace hidup {
 
-// What the command line says of it.
+// The command line's options for them.
 struct RunFileOptions {
-  std::string out;        // the timing file; empty: nothing is trained, and nothing written
-  bool names_out = true;  // and the user says so: checkpoints of others are none of the run's
+  std::string out;        // the timing file; empty: no training and no outputs
+  bool names_out = true;  // the user chose `out`: other runs' checkpoints do not count
   std::string gradients;  // empty: none
   std::string resume;     // a checkpoint, or auto; empty: none
   bool overwrite = false;
-  std::vector<NamedFile> inputs;  // which must not be outputs
+  std::vector<NamedFile> inputs;  // files that no output may replace
 };
 
 struct RunFiles {
-  std::string out;          // the timing file of this run: one that goes on has a name of its own
-  std::string checkpoints;  // the folder
-  std::string run;          // whose checkpoints they are (run_name()); on rank 0
-  std::unique_ptr<FolderLock> lock;          // on rank 0, where the run writes checkpoints
-  std::optional<CheckpointFile> checkpoint;  // that the run goes on from
+  std::string out;                           // the timing file; a continued run has a new name
+  std::string checkpoints;                   // the folder
+  std::string run;                           // owner of the checkpoints (run_name()); on rank 0
+  std::unique_ptr<FolderLock> lock;          // on rank 0, if the run writes checkpoints
+  std::optional<CheckpointFile> checkpoint;  // the checkpoint to continue
 
   bool is_training() const { return !out.empty(); }
   int64_t steps_done() const { return checkpoint ? checkpoint->state().step : 0; }
 };
 
-// Where the checkpoints of a run with that timing file are.
+// Returns the checkpoint folder of a run with that timing file.
 std::string checkpoint_folder(const Deck& deck, const std::string& out);
 
-// The timing file of a run that goes on: that of the run before stays. NAME.h5, NAME-2.h5, ...
+// Returns a free name for a continued run's timing file, whose old one stays: NAME.h5, NAME-2.h5,
+// ...
 std::string next_timing_file(const std::string& out);
 
-// Collective. Opens the checkpoint, and makes way for the outputs of a training. Throws
-// CollectiveError(file) where a file is missing or damaged, or exists without `overwrite`; (usage)
-// where outputs collide.
+// Opens the checkpoint, and prepares the outputs of a training. Throws CollectiveError(file) where
+// a file is missing or damaged, or exists without `overwrite`; (usage) where outputs collide.
+// Collective.
 RunFiles open_run_files(const RunFileOptions& options, const Deck& deck, Communicator& world);
 
-// On rank 0, for a run that starts anew: checkpoints of an earlier one would be taken for its own.
+// Removes an earlier run's checkpoints on rank 0 for a new run, which would take them for its own.
 void remove_old_checkpoints(const RunFiles& files);
 
 }  // namespace hidup

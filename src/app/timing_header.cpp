@@ -38,7 +38,7 @@ std::vector<RankWork> distinct_work(const Program& program) {
   return distinct;
 }
 
-// See ProgramRow::algorithm.
+// Returns the value of ProgramRow::algorithm.
 std::string algorithm_of(const Instruction& instruction) {
   if (collective_of(instruction.opcode).empty()) {
     return "";

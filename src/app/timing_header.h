@@ -1,4 +1,4 @@
-// The timing file and checkpoints say this of a run before its first step.
+// The facts of a run that timing files and checkpoints record before its first step.
 #pragma once
 
 #include <string>
@@ -17,11 +17,11 @@ namespace hidup {
 ProgramInfo program_info(const Program& program);
 PredictionInfo prediction_info(const Prediction& prediction, const MemoryPlan& plan);
 
-// Collective, of a training that is about to begin: hosts and memory of all ranks.
+// Returns the header of a training at its start, with hosts and memory of all ranks. Collective.
 TimingHeader timing_header(const std::string& model_deck, const std::string& command_line,
                            const Inputs& inputs, const Machine& machine, const RunPlan& plan);
 
-// This run's checkpoints have it before the first step.
+// Returns the state that this run's checkpoints have before the first step.
 TrainingState initial_state(const Inputs& inputs, const TimingHeader& header);
 
 }  // namespace hidup

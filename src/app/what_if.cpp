@@ -30,12 +30,12 @@ SearchOptions brief(SearchOptions options, const Mesh& mesh, double share) {
   options.baselines = false;
   options.time_limit_s *= share;
   if (axes_in_use(mesh) > 1) {
-    options.level = SearchLevel::fast;  // bounds take longer than all else there
+    options.level = SearchLevel::fast;  // bounds take longer than everything else there
   }
   return options;
 }
 
-// The step after the change; nothing where `found` has the reason why not.
+// Returns the step after the change; none where `found` has a reason.
 std::optional<SearchedStep> step_after(const PlannedRun& run, const Change& change, double share,
                                        WhatIf& found) {
   ChangedRun changed = change.variant(0);

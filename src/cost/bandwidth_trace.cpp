@@ -11,7 +11,7 @@ namespace {
 
 constexpr Nanoseconds kLatest = std::numeric_limits<Nanoseconds>::max() / 2;
 
-// Nanoseconds times bytes per second: up to 2^63 x 1e15.
+// Nanoseconds times bytes per second; values reach 2^63 x 1e15.
 __extension__ using Sent = __int128;
 
 Sent sent_in(Nanoseconds time, int64_t bandwidth) {
@@ -47,14 +47,13 @@ Nanoseconds BandwidthTrace::end_of(Nanoseconds start, Nanoseconds nominal) const
   for (const Piece& piece : pieces_) {
     per_period += sent_in(piece.length, piece.bandwidth);
   }
-  // Whole periods first.
   Sent left = sent_in(nominal, nominal_);
   const Sent whole_periods = left / per_period;
   check(whole_periods <= (kLatest - start) / period_, "a message of more than {} ns", kLatest);
   const auto periods = static_cast<Nanoseconds>(whole_periods);
   left -= per_period * periods;
   Nanoseconds now = start + periods * period_;
-  Nanoseconds into = now % period_;  // the piece
+  Nanoseconds into = now % period_;  // time into the piece
   size_t at = 0;
   for (; into >= pieces_[at].length; ++at) {
     into -= pieces_[at].length;

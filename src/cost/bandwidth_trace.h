@@ -1,4 +1,4 @@
-// A link whose bandwidth varies in time.
+// A link whose bandwidth changes over time.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace hidup {
 
-// Phases of given bandwidths, repeated from the run's start. Bandwidths are whole bytes per second,
-// so that the end of a message is exact.
+// A sequence of phases with given bandwidths, repeated from the start of the run. Bandwidths are
+// whole bytes per second, so that message ends are exact.
 class BandwidthTrace {
  public:
   struct Phase {
@@ -17,21 +17,21 @@ class BandwidthTrace {
     double bandwidth = 0.0;  // bytes/s, at least 1
   };
 
-  // A link that does not vary.
+  // Makes a link of constant bandwidth.
   BandwidthTrace() = default;
-  // `nominal`: bytes/s of the link that durations are given for, at least 1. Throws Error(internal)
-  // for numbers that are too small.
+  // `nominal`: the bandwidth in bytes/s that durations are given for, at least 1. Throws
+  // Error(internal) for numbers that are too small.
   BandwidthTrace(double nominal, const std::vector<Phase>& phases);
 
-  // When what takes `nominal` ns at the nominal bandwidth is sent, if it starts then (since the
-  // run's start): the first whole nanosecond at which the integral of bandwidth / nominal bandwidth
-  // has come to that. Throws Error(internal) where that is centuries later.
+  // Returns the end of a message that starts at `start` (since the run's start) and takes `nominal`
+  // ns at the nominal bandwidth: the first whole nanosecond at which the integral of bandwidth /
+  // nominal bandwidth reaches `nominal`. Throws Error(internal) for an end centuries later.
   Nanoseconds end_of(Nanoseconds start, Nanoseconds nominal) const;
 
-  // The nominal bandwidth over the least; at least 1.
+  // Returns the nominal bandwidth over the least one; at least 1.
   double slowest() const;
 
-  // The least that end_of(start, nominal) - start can be.
+  // Returns the least value of end_of(start, nominal) - start over all starts.
   Nanoseconds least(Nanoseconds nominal) const;
 
  private:
@@ -40,7 +40,7 @@ class BandwidthTrace {
     int64_t bandwidth;
   };
   int64_t nominal_ = 1;
-  std::vector<Piece> pieces_;  // empty: nominal_ all the time
+  std::vector<Piece> pieces_;  // empty: the bandwidth is nominal_ all the time
   Nanoseconds period_ = 0;
 };
 

@@ -7,7 +7,7 @@
 namespace hidup {
 
 std::vector<double> exposed_times(const Program& program, std::span<const Interval> times) {
-  // A stream's instructions do not overlap each other and are in the order of time.
+  // The instructions of a stream do not overlap and are in the order of time.
   std::vector<Interval> compute;
   for (size_t i = 0; i < times.size(); ++i) {
     if (program.instructions[i].stream == StreamKind::compute) {

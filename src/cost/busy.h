@@ -1,4 +1,4 @@
-// How long a rank's streams were busy in a step.
+// The time that a rank's streams are busy in a step.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// When an instruction ran, or is predicted to.
+// The measured or predicted time of an instruction.
 struct Interval {
   double start_s = 0.0;
   double end_s = 0.0;
@@ -18,32 +18,32 @@ struct Interval {
 struct BusyTimes {
   double compute_s = 0.0;
   double comm_s = 0.0;
-  double exposed_comm_s = 0.0;  // only communication ran
+  double exposed_comm_s = 0.0;  // time in which only communication ran
 };
 
-// `times`: of every instruction of the program, in its order.
-// Of each, the time in which only it ran if it communicates; 0 for those that compute.
+// `times`: one interval per instruction of the program, in its order. Returns for every
+// communication the time in which nothing computed, and 0 for instructions that compute.
 std::vector<double> exposed_times(const Program& program, std::span<const Interval> times);
 BusyTimes busy_times(const Program& program, std::span<const Interval> times);
 
-// The part of communication time that computation hides, over all communication time: 1 where all
-// of it is hidden, 0 where nothing is, or nothing was sent. analysis/hidup_timings.py has the same.
+// Returns the part of communication time that computation hides, over all communication time: from
+// 0 (nothing hidden, or nothing sent) to 1. analysis/hidup_timings.py computes the same.
 double overlap_ratio(const BusyTimes& busy);
 
-// A run's busy times in one number each: means of the steps that have times, of the rank that
-// computed longest in them. The first one prepares much, and counts only where it is alone.
+// Sums up a run: mean busy times, over the steps with times, of the rank that computes longest in
+// them. The first such step also sets things up, so it counts only if it is the only one.
 // analysis/facts.py finds the same in a timing file.
 class RunBusyTimes {
  public:
-  // Of all ranks in the next step; NaN where the step has no times.
+  // Adds the busy times of all ranks in the next step. Ignores a step whose times are NaN.
   void add(std::span<const BusyTimes> ranks);
-  // The rank; 0 before the first step.
+  // Returns the rank that computes longest; 0 before the first step.
   size_t busiest() const;
   BusyTimes mean() const;
 
  private:
   std::vector<BusyTimes> sums_;  // by rank
-  int64_t steps_ = 0;            // that count
+  int64_t steps_ = 0;            // the number of steps in sums_
   bool first_counts_ = true;
 };
 

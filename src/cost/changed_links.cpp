@@ -9,13 +9,13 @@
 namespace hidup {
 namespace {
 
-// By what factors what each rank sends grows, and the number of messages that follow each other.
+// The growth of the bytes that a rank sends, and of the number of consecutive messages.
 struct VolumeGrowth {
   double bytes = 1.0;
   double depth = 1.0;
 };
 
-// How a collective grows if `ranks` do it instead of `now`, at least two each, as in
+// Returns the growth of a collective from `now` to `ranks` ranks, at least two each, as in
 // roofline_profile().
 VolumeGrowth growth_of(Opcode opcode, int64_t now, int64_t ranks) {
   const MessageVolume had = volume_of(opcode, now);
@@ -23,7 +23,7 @@ VolumeGrowth growth_of(Opcode opcode, int64_t now, int64_t ranks) {
   return {.bytes = has.bytes / had.bytes, .depth = has.depth / had.depth};
 }
 
-// The times of a collective then.
+// Returns the times of the collective after the growth.
 std::vector<MessageTime> with_volume(std::vector<MessageTime> table, const VolumeGrowth& growth) {
   if (table.empty()) {
     return table;

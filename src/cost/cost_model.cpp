@@ -13,12 +13,12 @@
 namespace hidup {
 namespace {
 
-// What the time of the instruction grows with.
+// Returns the amount of work that the instruction's time grows with.
 double amount(Opcode opcode, const Work& work) {
   return is_product(opcode) ? work.flops : work.bytes;
 }
 
-// What most of its work is.
+// Returns the operation that does most of the work.
 Opcode main_part(Opcode opcode) {
   return spec_of(opcode).fuses.value_or(opcode);
 }
@@ -40,13 +40,13 @@ double squared_distance(const std::vector<double>& a, const std::vector<double>&
   return sum;
 }
 
-// Of y between (x0, y0) and (x1, y1), all positive, straight on logarithmic scales.
+// Interpolates y linearly on logarithmic scales between (x0, y0) and (x1, y1), all positive.
 double between(double x, double x0, double x1, double y0, double y1) {
   const double part = (std::log(x) - std::log(x0)) / (std::log(x1) - std::log(x0));
   return y0 * std::pow(y1 / y0, part);
 }
 
-// The share that a product of so many flops reaches.
+// Returns the share of its type's rate that a product of `flops` flops reaches.
 double share_of(const std::vector<ShareOfRate>& shares, double flops) {
   const auto above = std::ranges::upper_bound(shares, flops, {}, &ShareOfRate::flops);
   if (above == shares.begin()) {
@@ -80,10 +80,10 @@ MessageTime in_table(const std::vector<MessageTime>& table, double bytes) {
           value(&MessageTime::slowdown)};
 }
 
-// Another algorithm from the middle between two timed sizes on where it is clearly faster at the
-// second than the one that was chosen up to there.
+// Switches to another algorithm, from the middle between two timed sizes on, where that is clearly
+// faster at the second size than the algorithm chosen before.
 std::vector<AlgorithmChoice> fastest(ReshardKind collective, size_t axis, const Tables& tables) {
-  constexpr double kClear = 0.9;  // of the time of the other
+  constexpr double kClear = 0.9;  // of the time of the chosen algorithm
   std::vector<AlgorithmChoice> choices;
   auto chosen = CollectiveAlgorithm::automatic;
   double below = 0.0;
@@ -163,7 +163,7 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
   if (load <= 0.0) {
     return 0.0;
   }
-  // The mean pace of the nearest samples, by the inverse square of their distance.
+  // Averages the pace of the nearest samples, weighted by the inverse square of their distance.
   constexpr size_t kNearest = 4;
   std::array<std::pair<double, double>, kNearest> nearest;  // squared distance, pace
   nearest.fill({std::numeric_limits<double>::max(), 0.0});
@@ -196,7 +196,7 @@ std::vector<MessagePart> CostModel::timed_parts(const Mesh& mesh, const Instruct
   if (!run_at_once(instruction)) {
     return parts;
   }
-  double inside = 1.0;  // ranks inside of the part's axis, which comes before theirs
+  double inside = 1.0;  // ranks along the axes inside the part's axis, later in `parts`
   for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
     part->bytes *= rings_use_all_links_ ? 1.0 : inside;
     inside *= static_cast<double>(mesh.at(part->axis).size);
@@ -225,7 +225,7 @@ MessageTime CostModel::message(const Mesh& mesh, const Instruction& instruction,
 
 const CostModel::Tables* CostModel::tables_of(Opcode opcode, size_t axis) const {
   auto found = collectives_.find({opcode, axis});
-  if (found == collectives_.end() && opcode == Opcode::move) {  // as one that sends as much
+  if (found == collectives_.end() && opcode == Opcode::move) {  // sends as much
     found = collectives_.find({Opcode::broadcast, axis});
   }
   return found == collectives_.end() ? nullptr : &found->second;

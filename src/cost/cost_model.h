@@ -1,4 +1,4 @@
-// The time of an operation and of a collective, from a profile.
+// The times of operations and collectives, from a profile.
 #pragma once
 
 #include <map>
@@ -16,28 +16,29 @@ class CostModel {
   // Throws Error(internal) for a profile without operations.
   explicit CostModel(const Profile& profile);
 
-  // Seconds of an instruction that computes or copies on its rank, alone: its flops (of a product)
-  // or bytes at the pace of the timed operations whose sizes are nearest. Where the profile's
-  // products are at rated flops, at the share of these that one of so many flops reaches.
+  // Returns the seconds of an instruction that computes or copies on its rank, alone. Its work
+  // (flops for products, bytes for others) runs at the pace of the timed operations of the nearest
+  // sizes. Where the profile times products at rated flops, a product reaches the share of the rate
+  // that the profile gives for its number of flops.
   double operation(Opcode opcode, const Work& work) const;
 
-  // A collective of that many paced_bytes() over the ranks of an axis;
-  // slice: a copy of them on the communication stream. Between the timed sizes straight on
-  // logarithmic scales. By an algorithm that was not timed it takes as long as by automatic;
-  // nothing for one that was not timed at all, but a move then takes as long as a broadcast.
+  // Returns the time of a collective of `bytes` paced_bytes() over the ranks of an axis; for slice,
+  // of a copy of them on the communication stream. Interpolates linearly on logarithmic scales
+  // between timed sizes. An algorithm that was not timed takes as long as automatic. A collective
+  // that was not timed takes no time, except that a move then takes as long as a broadcast.
   MessageTime collective(Opcode opcode, size_t axis, double bytes,
                          CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic) const;
 
-  // For collectives of any size the algorithm that takes least by the profile, which counts a
-  // message as much alone as beside computation; automatic where no other is clearly faster.
+  // The fastest algorithm by the profile, for collectives of any size. Times alone and beside
+  // computation count equally. Automatic where no other algorithm is clearly faster.
   const std::vector<AlgorithmChoice>& algorithms() const { return algorithms_; }
 
-  // Returns the collectives, one after the other, that take as long as the instruction of so many
-  // paced_bytes(): message_parts(). Of parts that run at once only the longest keeps its bytes; of
-  // the others the latencies count.
+  // Returns the collectives, one after the other, that take as long as the instruction of `bytes`
+  // paced_bytes(): message_parts(). If these run at once, only the longest keeps its bytes; the
+  // others count by their latencies.
   std::vector<MessagePart> timed_parts(const Mesh& mesh, const Instruction& instruction,
                                        double bytes) const;
-  // The sum of these parts.
+  // Returns the sum over these parts.
   MessageTime message(const Mesh& mesh, const Instruction& instruction, double bytes) const;
 
   double launch_s() const { return launch_s_; }
@@ -45,20 +46,20 @@ class CostModel {
   double overhead_s() const { return overhead_s_; }
 
  private:
-  // log2 of the sizes, and of the seconds per unit of work.
+  // The log2 of the sizes, and the log2 of the seconds per unit of work.
   struct Sample {
     std::vector<double> sizes;
     double pace;
   };
 
-  // Of the operation, or of the product that it is without its bias; where neither was timed with
-  // elements of this type, with others; where it was not timed, of another of its kind (product or
-  // not), with elements of this type if any was timed with them.
+  // Returns the samples of the operation, or of the product that it fuses with a bias. Without
+  // samples of this element type it takes samples of another type. Without any it takes samples of
+  // another operation of the same kind (product or not), preferably of this type.
   const std::vector<Sample>& samples_of(Opcode opcode, DType dtype) const;
 
   using Tables = std::map<CollectiveAlgorithm, std::vector<MessageTime>>;
 
-  // Null where neither it nor one like it was timed.
+  // Returns null where neither the collective nor a substitute was timed.
   const Tables* tables_of(Opcode opcode, size_t axis) const;
 
   double launch_s_, signal_s_, overhead_s_;

@@ -11,11 +11,11 @@
 namespace hidup {
 namespace {
 
-using Ends = std::array<Nanoseconds, kStreams>;  // the latest on each stream; -1: none
+using Ends = std::array<Nanoseconds, kStreams>;  // the latest end on each stream; -1: none
 
 constexpr Ends kNone = {-1, -1};
 
-// What an instruction does to a value, as far as others have to keep their order with it.
+// The access of an instruction to a value, as far as it constrains the order of instructions.
 enum class Use { read, add, write };
 
 struct ValueUse {
@@ -23,7 +23,7 @@ struct ValueUse {
   Use use;
 };
 
-// Of every value that the instruction touches, one.
+// Returns one access for every value that the instruction touches.
 std::vector<ValueUse> uses_of(const Instruction& instruction) {
   std::vector<ValueUse> uses;
   for (size_t i = 0; i < instruction.outputs.size(); ++i) {
@@ -38,12 +38,11 @@ std::vector<ValueUse> uses_of(const Instruction& instruction) {
   return uses;
 }
 
-// The accesses to one value on one rank, in one direction of time. Reads may change places with
-// each other, and so may additions; those of one kind are a run, and come after all of the run
-// before.
+// The accesses to one value on one rank, in one direction of time. Consecutive reads form a run and
+// may change places; so do consecutive additions. A run comes after all of the run before it.
 class ValueOrder {
  public:
-  // The ends that the access comes after.
+  // Returns the ends that the access must follow.
   const Ends& before(Use use) const { return continues(use) ? earlier_ : run_; }
   void add(Use use, size_t stream, Nanoseconds end) {
     if (!continues(use)) {
@@ -62,8 +61,8 @@ class ValueOrder {
   Ends earlier_ = kNone;
 };
 
-// Longest paths to the instructions of all ranks, without their own durations. `backward`: in the
-// other direction of time, so from their ends to the end of the step.
+// Longest paths to the instructions of all ranks, without the instructions' own durations.
+// `backward`: paths from their ends to the end of the step.
 class Paths {
  public:
   Paths(const Program& program, const Durations& durations, bool backward)
@@ -107,7 +106,7 @@ class Paths {
     }
   }
 
-  // When the rank has the instruction's data.
+  // Returns the time at which the rank has the instruction's data.
   Nanoseconds after_uses(const std::vector<ValueUse>& uses, size_t stream, size_t rank) const {
     Nanoseconds after = 0;
     for (const ValueUse& use : uses) {
@@ -132,7 +131,7 @@ class Paths {
 int64_t one_machine_floor(std::span<const Job> jobs) {
   std::vector<Job> by_head(jobs.begin(), jobs.end());
   std::ranges::sort(by_head, {}, &Job::head);
-  std::priority_queue<std::pair<int64_t, int64_t>> there;  // tail, and what is left of the length
+  std::priority_queue<std::pair<int64_t, int64_t>> there;  // tail, and the rest of the length
   int64_t now = 0;
   int64_t end = 0;
   for (size_t next = 0; next < by_head.size() || !there.empty();) {
@@ -169,7 +168,7 @@ Nanoseconds dependency_floor(const Program& program, const Durations& durations)
           {.head = heads.to(rank, i), .length = length, .tail = tails.to(rank, i)});
     }
     for (const std::vector<Job>& jobs : streams) {
-      // The last of a stream's instructions is followed by none that would have to be launched.
+      // No launch follows the last instruction of a stream.
       floor = std::max(floor, one_machine_floor(jobs) - (jobs.empty() ? 0 : durations.launch()));
     }
   }

@@ -28,7 +28,7 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
       total.sending_s += part.times * std::max(0.0, alone_s(part.bytes) - alone_s(0.0));
     }
   }
-  // Messages are packed and unpacked in buffers, the operands without data of their own.
+  // Ranks pack and unpack messages in buffers, the operands that hold other values' data.
   double packed = 0.0;
   for (const ValueId id : instruction.outputs) {
     if (!program.value(id).holds.empty()) {

@@ -1,4 +1,4 @@
-// What one instruction takes on one rank.
+// The time of one instruction on one rank.
 #pragma once
 
 #include <cstdint>
@@ -8,19 +8,19 @@
 
 namespace hidup {
 
-// Seconds of an instruction alone, and beside the other stream; how much it slows that.
+// Seconds of an instruction alone and beside the other stream, and its slowdown of that stream.
 struct Duration {
   double alone_s = 0.0;
   double beside_s = 0.0;
   double slowdown = 1.0;
-  // Of alone_s: the part that grows with the bandwidth of the link (of a hierarchical collective,
-  // that of Instruction::axis); 0 of what sends nothing. The rest is the time of the smallest
-  // message, and of packing.
+  // The part of alone_s that shrinks as the link's bandwidth grows (in a hierarchical collective,
+  // the link of Instruction::axis); 0 for instructions that send nothing. The rest of alone_s is
+  // the time of the smallest message and of packing.
   double sending_s = 0.0;
 };
 
-// Of a collective, as if all ranks had parts like this one (paced_bytes()). Nothing for what the
-// rank skips.
+// Returns the duration on this rank. A collective is timed as if the parts of all ranks were as
+// large as this rank's (paced_bytes()). Instructions that the rank skips take no time.
 Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
                      int64_t rank);
 

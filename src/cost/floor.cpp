@@ -16,7 +16,7 @@ std::optional<StepFloor> step_floor(const Program& program, int64_t rank, const 
     return std::nullopt;
   }
   const AlikeInstructions alike = alike_instructions(program, rank);
-  std::vector<double> floors;  // by number
+  std::vector<double> floors;  // by number of AlikeInstructions
   floors.reserve(alike.first.size());
   for (const int first : alike.first) {
     const Instruction& instruction = program.instructions[static_cast<size_t>(first)];

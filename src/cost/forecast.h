@@ -1,4 +1,4 @@
-// A step before it runs: one value, from which all is made that is printed, written and run.
+// A step before it runs: the one value that is printed, written and run.
 #pragma once
 
 #include "cost/rank_costs.h"
@@ -13,23 +13,23 @@ namespace hidup {
 struct Forecast {
   Strategy strategy;  // with the stages and the prediction among its notes
   Program program;
-  MemoryPlan plan;  // of the rank that needs most
+  MemoryPlan plan;  // for the rank that needs most
   Prediction prediction;
 
   double seconds() const { return prediction.iteration_s; }
 };
 
-// Of the whole graph, exactly as the strategy says.
+// Lowers and predicts the strategy on the whole graph.
 Forecast forecast(const Graph& graph, Strategy strategy, const LoweringOptions& lowering,
                   const RankCosts& costs);
 
-// The same of a strategy that was lowered to this program.
+// Predicts a strategy whose program exists already.
 Forecast forecast(Strategy strategy, Program program, const RankCosts& costs);
 
-// The same step by other costs.
+// Predicts the same step again with other costs.
 void predict(Forecast& step, const RankCosts& costs);
 
-// Notes the stages and the prediction in the strategy.
+// Adds the stages and the prediction to the strategy's notes.
 void annotate(Strategy& strategy, const Program& program, const MemoryPlan& plan,
               const Prediction& predicted);
 

@@ -12,7 +12,7 @@
 namespace hidup {
 namespace {
 
-// Of a step: 31 years. A run has many.
+// The limit of a step, 31 years; a run has many steps.
 constexpr double kLongest_s = 1e9;
 
 }  // namespace
@@ -36,7 +36,7 @@ Durations::Durations(const Program& program, const RankCosts& costs,
 void Durations::add_rank(const Program& program, const RankCosts& costs, int64_t rank) {
   const AlikeInstructions alike = alike_instructions(program, rank);
   std::vector<Time> unlike;
-  std::vector<double> most_s;  // of each, wherever its link is slowest
+  std::vector<double> most_s;  // of each, on its slowest link
   unlike.reserve(alike.first.size());
   for (const int first : alike.first) {
     const Instruction& instruction = program.instructions[static_cast<size_t>(first)];
@@ -45,7 +45,7 @@ void Durations::add_rank(const Program& program, const RankCosts& costs, int64_t
     const double slowest = sends ? links_[static_cast<size_t>(instruction.axis)].slowest() : 1.0;
     most_s.push_back(duration.alone_s + duration.sending_s * slowest);
     if (most_s.back() > kLongest_s) {
-      unlike.emplace_back();  // the sum is refused below
+      unlike.emplace_back();  // the check of the sum below throws
       continue;
     }
     const Nanoseconds sending = nanoseconds(duration.sending_s);
@@ -79,7 +79,7 @@ void Durations::join_groups(const Program& program) {
         continue;
       }
       std::vector<int64_t> group = collective_group(program, instruction, rank);
-      if (group.front() == rank) {  // once for each group
+      if (group.front() == rank) {  // once per group
         const auto number = static_cast<int>(groups_.size());
         const auto [known, is_new] = numbers.try_emplace(group, number);
         if (is_new) {
@@ -129,7 +129,7 @@ PlayedStep play(const Program& program, const Durations& durations, Nanoseconds 
   const size_t ranks = static_cast<size_t>(durations.ranks());
   const size_t count = program.instructions.size();
   PlayedStep step{.ranks = std::vector(ranks, std::vector<PlayedInstruction>(count)), .end = start};
-  std::vector<std::array<Nanoseconds, kStreams>> free(ranks);  // when a stream can go on
+  std::vector<std::array<Nanoseconds, kStreams>> free(ranks);  // the stream's last end
   for (auto& streams : free) {
     streams.fill(start);
   }

@@ -1,7 +1,7 @@
-// The exact times of a step, in whole nanoseconds, of all ranks: what an emulated run has to give.
+// The exact times of a step on all ranks, in whole nanoseconds, for emulated runs to reproduce.
 //
-// Streams do not slow each other. With costs that say the same, simulate() gives these times up to
-// rounding; it plays distinct ranks only, but takes streams that slow each other.
+// Streams do not slow each other here. Where the costs have no slowdowns either, simulate() gives
+// the same times up to rounding. It plays only distinct ranks, but knows slowdowns.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +13,38 @@
 
 namespace hidup {
 
-// What every instruction takes on every rank. For few ranks: it keeps a number for each instruction
-// of each.
+// The duration of every instruction on every rank. It stores a number for each instruction of each
+// rank, so it suits few ranks only.
 class Durations {
  public:
-  // `links`: per axis of the mesh; none: no link varies in time. Durations are rounded to the
-  // nearest nanosecond. Of a collective, that of the slowest rank of its group holds for all of it.
-  // Throws Error(usage) where a step takes longer than 1e9 s.
+  // `links`: one per axis of the mesh; empty: no link varies over time. Durations are rounded to
+  // the nearest nanosecond. A collective takes as long as on the slowest rank of its group. Throws
+  // Error(usage) where a step takes longer than 1e9 s.
   Durations(const Program& program, const RankCosts& costs,
             const std::vector<BandwidthTrace>& links = {});
 
-  // The end, since the run's start, of the instruction that starts then on this rank; a collective
-  // starts on all ranks of its group together. Where the link varies, the time of the smallest
-  // message and of packing passes first, then the bytes at the link's pace.
+  // Returns the end, since the run's start, of an instruction that starts at `start` on this rank.
+  // A collective starts on all ranks of its group together. Where the link varies, the time of the
+  // smallest message and of packing passes first, then the bytes follow at the link's pace.
   Nanoseconds end_of(int instruction, int64_t rank, Nanoseconds start) const;
-  // The least that it can take, whenever it starts.
+  // Returns the least duration over all starts.
   Nanoseconds least(int instruction, int64_t rank) const;
 
-  // The ranks that start the instruction together: this one alone if it is no collective, or if the
-  // rank skips it.
+  // Returns the ranks that start the instruction together: only this rank where the instruction is
+  // no collective or this rank skips it.
   const std::vector<int64_t>& group(int instruction, int64_t rank) const;
 
   int64_t ranks() const { return static_cast<int64_t>(times_.size()); }
-  Nanoseconds launch() const { return launch_; }      // between two instructions of a stream
-  Nanoseconds signal() const { return signal_; }      // from an end to what waits for it
+  Nanoseconds launch() const { return launch_; }  // between two instructions of a stream
+  Nanoseconds signal() const { return signal_; }  // from an end to an instruction that waits for it
   Nanoseconds overhead() const { return overhead_; }  // of a step, outside the program
 
  private:
   struct Time {
     Nanoseconds fixed = 0;
-    Nanoseconds sending = 0;  // at the link's nominal bandwidth
-    int link = -1;            // whose pace that follows; -1: none that varies
-    int group = -1;           // in groups_; -1: the rank alone
+    Nanoseconds sending = 0;  // time of the bytes at the link's nominal bandwidth
+    int link = -1;            // the axis whose link sets the pace of `sending`; -1: no link varies
+    int group = -1;           // index in groups_; -1: the rank alone
   };
   const Time& time(int instruction, int64_t rank) const {
     return times_[static_cast<size_t>(rank)][static_cast<size_t>(instruction)];
@@ -55,8 +55,8 @@ class Durations {
 
   std::vector<BandwidthTrace> links_;
   std::vector<std::vector<Time>> times_;      // [rank][instruction]
-  std::vector<std::vector<int64_t>> groups_;  // of ranks
-  std::vector<std::vector<int64_t>> alone_;   // [rank]
+  std::vector<std::vector<int64_t>> groups_;  // ranks of each group
+  std::vector<std::vector<int64_t>> alone_;   // [rank]: a group of that rank alone
   Nanoseconds launch_, signal_, overhead_;
 };
 
@@ -69,12 +69,12 @@ struct PlayedInstruction {
 
 struct PlayedStep {
   std::vector<std::vector<PlayedInstruction>> ranks;  // [rank][instruction]
-  Nanoseconds end = 0;                                // of the last instruction on any rank
+  Nanoseconds end = 0;                                // the last end on any rank
 };
 
-// The step that starts then, since the run's start. An instruction starts when the one before it on
-// its stream has ended and been followed by launch(), and what it waits for has ended and been
-// followed by signal(); a collective when that holds on all ranks of its group. The first
+// Plays the step that starts at `start` since the run's start. An instruction starts launch() after
+// the end of the one before it on its stream, and signal() after the end of every instruction that
+// it waits for. A collective starts when that holds on all ranks of its group. The first
 // instruction of a stream starts with the step.
 PlayedStep play(const Program& program, const Durations& durations, Nanoseconds start = 0);
 

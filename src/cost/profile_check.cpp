@@ -14,10 +14,10 @@
 namespace hidup {
 namespace {
 
-// Far beyond any machine, and any pause within a step.
-constexpr double kMostFlops = 1e17;  // per second, of a rank
-constexpr double kMostBytes = 1e15;  // per second, of a rank's caches
-constexpr double kLongest = 3600.0;  // seconds, of one operation or message
+// Limits far beyond any machine, and beyond any pause within a step.
+constexpr double kMostFlops = 1e17;  // flop/s of a rank
+constexpr double kMostBytes = 1e15;  // bytes/s of a rank's caches
+constexpr double kLongest = 3600.0;  // seconds of one operation or message
 
 bool possible_time(double seconds) {
   return std::isfinite(seconds) && seconds >= 0.0 && seconds <= kLongest;
@@ -64,8 +64,8 @@ std::string implausible_rate(const DeviceRates& rates) {
   return rates.memory > kMostBytes ? fmt::format("memory at {:.3g} B/s", rates.memory) : "";
 }
 
-// Repeated as often as there is time for: in rows as a profile has them, or, where there is no time
-// for one, in one that is shorter. No repetitions: there is no time for any.
+// Repeats the message as often as the time allows: in rows like those of a profile, or else in one
+// shorter row. `repetitions` is 0 where there is no time for a message.
 Probe probe_of(const CollectiveTimes& times, const MessageTime& row, double seconds) {
   constexpr double kRepetitions = 5.0;
   constexpr double kMostRows = 3.0;
@@ -83,7 +83,7 @@ std::string implausible_number(const Profile& profile) {
   for (const auto& [name, seconds] :
        {std::pair("launch_s", profile.launch_s), std::pair("signal_s", profile.signal_s),
         std::pair("overhead_s", profile.overhead_s)}) {
-    if (!possible_time(std::abs(seconds))) {  // clocks of two streams may differ a little
+    if (!possible_time(std::abs(seconds))) {  // the clocks of two streams may differ a little
       return fmt::format("{} of {:.3g} s", name, seconds);
     }
   }
@@ -112,7 +112,7 @@ std::string implausible_number(const Profile& profile) {
 
 std::vector<Probe> probes_of(const Profile& profile, double seconds, double most_bytes) {
   constexpr int kFewest = 2;
-  constexpr double kSmallPart = 0.15;  // of the time
+  constexpr double kSmallPart = 0.15;  // of the time per axis
   const double share = seconds / static_cast<double>(axes_in_use(profile.key.mesh));
   std::vector<Probe> probes;
   for (size_t axis = 0; axis < profile.key.mesh.size(); ++axis) {

@@ -1,5 +1,4 @@
-// Whether a profile of an earlier run still holds: its numbers, and some of its messages, which are
-// measured again.
+// Checks that an earlier profile still holds, by its numbers and by measuring some messages again.
 #pragma once
 
 #include <string>
@@ -9,42 +8,42 @@
 
 namespace hidup {
 
-// The first number that no machine has, for people: "matmul at 2e+20 flop/s"; empty: there is none.
+// Returns the first implausible number, for people: "matmul at 2e+20 flop/s"; empty without any.
 std::string implausible_number(const Profile& profile);
 
-// A message of a profile, to be measured again.
+// A message of a profile that is measured again.
 struct Probe {
   Opcode opcode = Opcode::all_reduce;
   size_t axis = 0;
   double bytes = 0.0;
-  double alone_s = 0.0;  // the profile's time
-  int repetitions = 0;   // in a row, behind one that warms up; their median counts, as in a profile
+  double alone_s = 0.0;  // the time in the profile
+  int repetitions = 0;   // in a row, after one warm-up; their median counts, as in a profile
   int rows = 0;
 };
 
-// Of every axis with several ranks a small all_reduce, for the latency, and a large one, for the
-// bandwidth: the largest that can be repeated at least twice. All together they take no longer than
-// `seconds`, if the profile holds; none is longer than `most_bytes`.
+// Returns two all_reduce probes for every axis with several ranks: a small one for the latency, and
+// a large one for the bandwidth, the largest that fits at least twice. If the profile holds, all
+// together take at most `seconds`. No probe is larger than `most_bytes`.
 std::vector<Probe> probes_of(const Profile& profile, double seconds, double most_bytes);
 
-// What a probe took: of its rows, the mean over all ranks.
+// The times of a probe: of its rows, the mean over all ranks.
 struct ProbeTimes {
   double fastest_s = 0.0;
   double median_s = 0.0;
 };
 
-// How far two times of a message may lie apart.
+// The allowed distance between two times of a message.
 struct Tolerance {
-  double part = 0.2;     // of the shorter one, and
-  double seconds = 0.0;  // by which a message may be late at any time
+  double part = 0.2;     // relative to the shorter time, plus
+  double seconds = 0.0;  // a delay that a message may have at any time
 };
 
-// Whether the profile's time is too far from these. Other work on the machine makes messages longer
-// now and then, but never shorter: it is too short where even the fastest row is longer by more
-// than the tolerance, too long where half of the rows are shorter by more.
+// Returns true where the profile's time is too far from these. Other work on the machine sometimes
+// slows messages but never speeds them up. So the profile's time is too short if even the fastest
+// row exceeds it by more than the tolerance, too long if the median row is shorter by more.
 bool is_off(const Probe& probe, const ProbeTimes& now, const Tolerance& tolerance);
 
-// "all_reduce of 256.00 KiB along node takes 1.10 ms, not 10.50 ms"
+// Returns text such as "all_reduce of 256.00 KiB along node takes 1.10 ms, not 10.50 ms".
 std::string describe(const Probe& probe, const ProbeTimes& now, const Mesh& mesh);
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// Profiles as YAML, written and read.
+// Writes profiles as YAML and reads them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-// What a number may be, besides 0: so that no sum and no product of them overflows.
+// The range of a nonzero number. It keeps sums and products of numbers from overflowing.
 struct Bounds {
   double least, most;
 };
@@ -24,7 +24,7 @@ constexpr Bounds kBandwidth{1e-6, 1e30};
 constexpr Bounds kRate{1.0, 1e30};  // flop/s or bytes/s
 constexpr Bounds kSlowdown{1.0, 1e6};
 constexpr Bounds kShared{1.0, 1e6};
-constexpr double kRise = 1.01;  // of the bytes in a table: their logarithms must differ
+constexpr double kRise = 1.01;  // least growth of bytes in a table; logarithms must differ
 constexpr size_t kMostSizes = 16;
 constexpr int64_t kMostAlgorithm = 7;
 constexpr int64_t kMostRanks = int64_t{1} << 31;
@@ -129,7 +129,7 @@ class ProfileReader {
     check_ranks(fields);
   }
 
-  // Of the last axis. Profiles of older versions have none.
+  // Reads `shared` of the last axis read. Profiles of older versions lack it.
   void read_shared(const YamlNode& node) {
     if (node.kind == YamlNode::Kind::null) {
       return;
@@ -141,7 +141,7 @@ class ProfileReader {
     profile_.shared[profile_.key.mesh.size() - 1] = shared;
   }
 
-  // Ranks make the mesh, and have a host each.
+  // Checks that the mesh has a valid number of ranks and that every rank has a host.
   void check_ranks(const YamlFields& fields) {
     const ProfileKey& key = profile_.key;
     int64_t ranks = 1;
@@ -171,7 +171,7 @@ class ProfileReader {
     return opcode.value_or(Opcode::add);
   }
 
-  // Of operations on f32 it may be missing.
+  // Reads a type. Operations on f32 may lack it.
   DType read_dtype(const YamlNode& node) {
     if (node.text.empty()) {
       return DType::f32;
@@ -214,7 +214,7 @@ class ProfileReader {
     return axis;
   }
 
-  // It is missing where it is automatic.
+  // Reads an algorithm. Where the text has none it is automatic.
   CollectiveAlgorithm read_collective_algorithm(const YamlNode& node, Opcode opcode) {
     const std::optional<ReshardKind> collective = spec_of(opcode).reshard;
     if (node.kind == YamlNode::Kind::null || !collective) {
@@ -274,7 +274,7 @@ class ProfileReader {
     return value;
   }
 
-  // Profiles of older versions have none.
+  // Profiles of older versions have no rates.
   void read_rates(const YamlNode& node) {
     if (node.kind == YamlNode::Kind::null) {
       return;
@@ -292,7 +292,7 @@ class ProfileReader {
     rates.memory = rate(fields.at("memory"), "memory");
   }
 
-  // There are none where all products are done by the library's first proposal.
+  // A profile has no algorithms where the library's first proposal is best for all products.
   void read_algorithms(const YamlNode& node) {
     if (node.kind == YamlNode::Kind::null) {
       return;
@@ -320,7 +320,7 @@ class ProfileReader {
 
 namespace {
 
-// Empty where there are none.
+// Returns an empty string where there are no rates.
 std::string print_rates(const std::optional<DeviceRates>& rates) {
   if (!rates) {
     return "";

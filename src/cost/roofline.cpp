@@ -13,12 +13,12 @@ namespace {
 constexpr std::array kCollectives = {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter,
                                      Opcode::all_to_all, Opcode::broadcast,  Opcode::move};
 
-constexpr double kLargestMessage = 1e12;  // bytes; the time of longer ones is proportional
+constexpr double kLargestMessage = 1e12;  // bytes; longer messages take time in proportion
 
-// Dense enough that interpolating on logarithmic scales meets a straight line within 0.4 %.
+// Interpolation on logarithmic scales between sizes this close meets a straight line within 0.4 %.
 constexpr double kSpacing = 1.4142135623730951;
 
-// A time that is in proportion to the bytes and flops, whatever they are.
+// Returns a time in proportion to bytes and flops.
 OperationTime at_rate(Opcode opcode, double rate, DType dtype = DType::f32) {
   return {.opcode = opcode,
           .work = {.flops = rate, .bytes = rate, .sizes = {}, .dtype = dtype},
@@ -35,12 +35,12 @@ CollectiveTimes straight_line(Opcode opcode, size_t axis, double latency_s, doub
   return times;
 }
 
-// Whether ranks of the axis have to pass a host's link to reach each other.
+// Returns true where ranks of the axis reach each other over a host's link.
 bool passes_hosts(const LinkRates& link, int64_t ranks) {
   return link.per_host > 1 && link.per_host < ranks;
 }
 
-// Bytes per second of a collective over its bytes, without latency.
+// Returns the collective's bytes per second, without latency.
 double pace_of(Opcode opcode, const LinkRates& link, int64_t ranks) {
   const double sent = volume_of(opcode, ranks).bytes;
   if (!passes_hosts(link, ranks)) {
@@ -95,7 +95,7 @@ Profile roofline_profile(const Mesh& mesh, const MachineRates& rates) {
   profile.operations.push_back(at_rate(Opcode::add, rates.memory_bandwidth));
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     const LinkRates& link = rates.links[axis];
-    // Copies that pack messages: read and written.
+    // Packing copies read and write every byte.
     profile.collectives.push_back(
         straight_line(Opcode::slice, axis, 0.0, rates.memory_bandwidth / 2.0));
     if (mesh[axis].size == 1) {

@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::max();
 
-// Nothing of one has another size.
+// Returns true where the parts of every value have the same size on both ranks.
 bool same_parts(const Program& program, int64_t a, int64_t b) {
   for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
     if (program.local_bytes(id, a) != program.local_bytes(id, b)) {
@@ -23,15 +23,15 @@ bool same_parts(const Program& program, int64_t a, int64_t b) {
   return true;
 }
 
-// Ranks of which those that are alike are left out.
+// Returns ranks that include one of every kind.
 std::vector<int64_t> candidates(const Program& program, const RankCosts& costs) {
   constexpr int64_t kAll = 64;
   std::vector<int64_t> ranks = distinct_ranks(program);
   if (costs.all_alike()) {
     return ranks;
   }
-  // Of every class the first and the last; of few ranks all, because parts and classes may not go
-  // together.
+  // Takes the first and the last rank of every class. Takes all of few ranks, because parts and
+  // classes may be distributed differently.
   const int64_t count = ranks_of(program.mesh);
   for (int64_t rank = 0; rank < count; ++rank) {
     const size_t one = costs.class_of(rank);
@@ -86,29 +86,28 @@ class Simulation {
   }
 
  private:
-  // What a stream of a rank does: `next` is the instruction that it runs or waits for; `left` is
-  // the part of it that is still to be done.
+  // A stream runs or waits for the instruction `next`; `left` is the part of it that remains.
   struct StreamState {
     size_t next = 0;
     double free_at = 0.0;
     bool running = false;
     double left = 1.0;
   };
-  // What comes next on a stream: the instruction's end, `rest` seconds from now at the present
-  // pace, or its begin. Never: it waits for what is not done.
+  // The next event of a stream: the end of its instruction, `rest` seconds from now at the present
+  // pace, or its begin. `at` is kNever while the instruction waits for an unfinished one.
   struct Event {
     double at = kNever;
     double rest = 0.0;
   };
   struct Rank {
-    std::vector<int> alike;           // per instruction: its place in
-    std::vector<Duration> durations;  // of all that are alike
+    std::vector<int> alike;           // per instruction, its index in
+    std::vector<Duration> durations;  // one per group of alike instructions
     std::vector<Interval> times;
 
     const Duration& duration(int instruction) const {
       return durations[static_cast<size_t>(alike[static_cast<size_t>(instruction)])];
     }
-    std::vector<bool> joins;  // per instruction: it is a collective that the rank takes part in
+    std::vector<bool> joins;  // per instruction: true for a collective in which the rank takes part
     std::vector<bool> done;
     std::array<StreamState, kStreams> streams;
   };
@@ -138,7 +137,7 @@ class Simulation {
     return state.next < order_[stream].size() ? order_[stream][state.next] : -1;
   }
 
-  // When the stream's next instruction can begin; never while it waits for what is not done.
+  // Returns the earliest begin of the stream's next instruction; kNever while that waits.
   double begin_of(const Rank& rank, size_t stream) const {
     const StreamState& state = rank.streams[stream];
     const int i = current(state, stream);
@@ -155,8 +154,8 @@ class Simulation {
     return begin;
   }
 
-  // Collectives begin when all ranks that take part have come; what else is on the stream of
-  // communication does not wait.
+  // Returns true where all ranks that take part in the collective have reached it. Other
+  // instructions on the communication stream do not wait.
   bool all_have_come(int instruction) const {
     return std::ranges::all_of(ranks_, [&](const Rank& rank) {
       const StreamState& comm = rank.streams[kComm];
@@ -165,7 +164,7 @@ class Simulation {
     });
   }
 
-  // Seconds that the rest of what the stream does takes at the present pace.
+  // Returns the seconds that the rest of the stream's instruction takes at the present pace.
   double rest_of(const Rank& rank, size_t stream) const {
     const StreamState& state = rank.streams[stream];
     const Duration& duration = rank.duration(current(state, stream));
@@ -178,7 +177,7 @@ class Simulation {
     return state.left * duration.alone_s * (slowed ? rank.duration(message).slowdown : 1.0);
   }
 
-  // The same, of a collective on the slowest rank; never while it waits for a rank.
+  // Returns rest_of(), for a collective on its slowest rank; kNever while it waits for a rank.
   double common_rest(const Rank& rank, size_t stream) const {
     const int i = current(rank.streams[stream], stream);
     if (stream == kCompute || !rank.joins[static_cast<size_t>(i)]) {
@@ -195,9 +194,9 @@ class Simulation {
     return slowest;
   }
 
-  // To the next moment at which something begins or ends. False when all is done. What gives that
-  // moment does begin or end in it, so the number of moments is limited, however small a time is
-  // beside the others: now_ + rest may be now_.
+  // Advances to the next moment at which an instruction begins or ends. Returns false when all are
+  // done. The event that sets the moment takes place in it, so the number of moments is bounded
+  // even where a time is so small that now_ + rest equals now_.
   bool advance() {
     double next = kNever;
     for (size_t r = 0; r < ranks_.size(); ++r) {

@@ -1,4 +1,4 @@
-// A discrete-event simulation of a step: when every instruction runs, before it does.
+// A discrete-event simulation that predicts the time of every instruction of a step.
 #pragma once
 
 #include <vector>
@@ -12,15 +12,15 @@ namespace hidup {
 struct Prediction {
   double iteration_s = 0.0;
   BusyTimes busy;
-  std::vector<Interval> instructions;  // since the step's start, of every one of the program's
+  std::vector<Interval> instructions;  // per instruction, since the step's start
 };
 
-// Both streams in order, waits as events, collectives on all ranks together; while both streams of
-// a rank are busy, each runs at the pace that was measured for that. Simulated are the program's
-// distinct ranks (one of those that have the same parts and costs); times are those of the rank
-// that is busiest with computation. A collective waits for all of them: where devices differ along
-// another axis than its own, for those of other groups, too. Links are as the costs have them,
-// whatever the time (play.h has links that vary).
+// Simulates both streams in order, waits as events, and collectives on all ranks together. While
+// both streams of a rank are busy, each runs at the pace that was measured for that. It simulates
+// the program's distinct ranks (one of those with the same parts and costs) and returns the times
+// of the rank that computes longest. A collective waits for all simulated ranks; where devices
+// differ along another axis than its own, it also waits for ranks of other groups. Links keep the
+// bandwidth of the costs (play.h has links that vary).
 Prediction simulate(const Program& program, const RankCosts& costs);
 
 }  // namespace hidup

@@ -8,18 +8,16 @@
 namespace hidup {
 namespace {
 
-// Of the time limit, after which choices for short memory leave the rest to advice, and the proof
-// to the simulation of candidates.
+// The part of the time left for the search, after which the memory choices yield to advice and the
+// proof yields to the simulation of candidates.
 constexpr double kProof = 0.6;
-// One forecast takes this many times as long as lowering the strategy; those of the plans that come
-// first once the time is over take this many times as long together.
+// A forecast takes this many times as long as lowering the strategy; all forecasts after the end of
+// the search together take kForecasts times as long.
 constexpr double kForecast = 4.0, kForecasts = 8.0;
-constexpr double kMostForForecasts = 0.7;  // of the limit
-// The timed lowering takes at most this part of the limit. Where it takes longer, no forecast ends
-// in time.
+constexpr double kMostForForecasts = 0.7;  // the most for forecasts, as a part of the limit
+// The timed lowering's limit, as a part of the time limit. Above it no forecast ends in time.
 constexpr double kMostForTrial = 0.1;
-// A forecast that has not ended after this many times the limit is given up for that of a named
-// strategy.
+// A forecast still running after this many times the limit yields to that of a named strategy.
 constexpr double kTooLate = 1.2;
 
 }  // namespace

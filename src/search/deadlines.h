@@ -1,4 +1,4 @@
-// When the parts of a search end.
+// Deadlines of the parts of a search.
 #pragma once
 
 #include "core/deadline.h"
@@ -7,14 +7,14 @@
 namespace hidup {
 
 struct SearchDeadlines {
-  Deadline all, proof;      // of the search; of its proof
-  Deadline end;             // of the forecasts, too
-  Deadline too_late;        // of a forecast that was expected to end in time
-  double forecast_s = 0.0;  // a forecast takes about this long per microbatch
+  Deadline all, proof;      // ends of the search and of its proof
+  Deadline end;             // end of everything, forecasts included
+  Deadline too_late;        // end of a forecast that was expected in time
+  double forecast_s = 0.0;  // estimated time of a forecast per microbatch
 };
 
-// By SearchOptions::time_limit_s: a part of the limit is kept for forecasts, as fast as this
-// machine lowers now, which one lowering tells. Without a limit those of the options.
+// Returns the deadlines for SearchOptions::time_limit_s. They leave time for forecasts, estimated
+// by lowering one strategy. Without a limit, returns those of the options.
 SearchDeadlines deadlines_of(const Graph& graph, const Mesh& mesh, const SearchOptions& options);
 
 }  // namespace hidup

@@ -46,7 +46,7 @@ std::vector<int> groups_of(const Graph& graph, const SearchOptions& options, int
   if (options.hints.accumulate) {
     return {*options.hints.accumulate};
   }
-  // Microbatches of several groups: with more of them, groups are as good.
+  // More microbatches than this have no use for several groups.
   constexpr int kMostOfGroups = 2;
   const bool free = microbatches <= kMostOfGroups && accumulate_obstacle(graph).empty();
   const auto most = static_cast<int>(
@@ -74,8 +74,8 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
     const StrategyParts parts = parts_of(graph, reduced, strategy);
     return visit({parts, reduced, &strategy, planned_bytes(parts, options.lowering)});
   };
-  std::vector<uint64_t> signatures;          // they do not depend on the number of microbatches
-  std::vector<std::pair<int, int>> numbers;  // of microbatches and groups
+  std::vector<uint64_t> signatures;          // independent of the number of microbatches
+  std::vector<std::pair<int, int>> numbers;  // microbatches and groups
   for (const int count : counts) {
     const std::vector<int> groups = groups_of(graph, options, count);
     numbers.emplace_back(count, groups.front());

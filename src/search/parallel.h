@@ -1,4 +1,4 @@
-// Independent work on a few threads.
+// Runs independent work on a few threads.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace hidup {
 
 // Calls work(0), ..., work(count - 1) on up to `threads` threads, or fewer if the system starts no
-// more; they have this thread's TimeLimit. If calls throw, it throws the first of their exceptions.
+// more. The threads inherit this thread's TimeLimit. Rethrows the first exception of the calls.
 template <typename Work>
 void in_parallel(size_t count, size_t threads, const Work& work) {
   std::atomic<size_t> next = 0;
@@ -39,7 +39,7 @@ void in_parallel(size_t count, size_t threads, const Work& work) {
     for (size_t t = 1; t < std::min(threads, count); ++t) {
       others.emplace_back(run);
     }
-  } catch (const std::system_error&) {  // this thread does what is left
+  } catch (const std::system_error&) {  // this thread does the rest
   }
   run();
   for (std::thread& other : others) {

@@ -1,4 +1,4 @@
-// The strategies that a search compares, and who proposes them.
+// The strategies that a search compares, and their proposers.
 #pragma once
 
 #include <functional>
@@ -15,56 +15,57 @@ namespace hidup {
 
 // A strategy that may be the fastest.
 struct Proposal {
-  const char* by = "";             // the proposer's name, or how it found the strategy
-  std::function<Strategy()> make;  // the strategy of the whole graph, without routes
-  StrategyParts parts;             // what is simulated for it; made when needed where empty
-  // The graphs of the parts; null where they are the whole graph or SearchState::reduced.
+  const char* by = "";             // the proposer's name, or the method that found the strategy
+  std::function<Strategy()> make;  // makes the strategy of the whole graph, without routes
+  StrategyParts parts;             // the strategies to simulate; empty: made when needed
+  // The graphs of the parts; null: the whole graph or SearchState::reduced.
   std::shared_ptr<const std::vector<ReducedGraph>> graphs = nullptr;
-  double objective_s = 0.0;  // 0 where it is not known
-  int64_t bytes = 0;         // planned for the parts; 0 where they were not planned
+  double objective_s = 0.0;  // 0: unknown
+  int64_t bytes = 0;         // planned for the parts; 0: not planned
   bool in_bound = true;      // the search's lower bound holds for this strategy
 };
 
-// The proposal with a change of its strategy, which neither the objective nor the bound knows.
+// Returns the proposal with a changed strategy. Objective and bound ignore the change.
 Proposal with_change(Proposal proposal, const char* by,
                      const std::function<void(Strategy&)>& change);
 
-// A proposal that was simulated.
+// A simulated proposal.
 struct Simulated {
   const Proposal* proposal;
   double seconds;
 };
 
-// Proposers know this. Proposals may refer to it: it outlives them.
+// The state of a search that proposers see. It outlives the proposals, which may refer to it.
 struct SearchState {
   const Graph& graph;
   const Mesh& mesh;
   const CostModel& costs;
   const SearchOptions& options;
-  std::vector<Solution> solutions;    // a problem for each number of microbatches and of groups
-  std::vector<uint64_t> signatures;   // signatures_of() the problems without choices of memory
-  std::vector<ReducedGraph> reduced;  // for strategies under which all blocks are equal; or none
-  std::vector<Simulated> fastest;     // the proposals so far that may be taken, the fastest first
-  bool timed_out = false;             // a time limit ended the search before all was tried
+  std::vector<Solution> solutions;    // one per number of microbatches and of groups
+  std::vector<uint64_t> signatures;   // signatures_of() the problems without memory choices
+  std::vector<ReducedGraph> reduced;  // for strategies with equal blocks; may be empty
+  std::vector<Simulated> fastest;     // feasible proposals so far, the fastest first
+  bool timed_out = false;             // a time limit ended the search early
 
-  // Infinite where nothing was simulated.
+  // Returns infinity where nothing was simulated.
   double fastest_s() const;
 };
 
-// Who proposes strategies: a row of proposers.cpp.
+// A source of proposals: a row of proposers.cpp.
 struct Proposer {
   const char* name;
   std::vector<Proposal> (*propose)(const SearchState& state);
-  // Its proposals count only if they take at most this part of the time of the fastest before.
+  // Drops proposals that take more than this part of the time of the fastest one before.
   std::optional<double> worth = std::nullopt;
 };
 
-// In the order in which they are asked; each sees what those before it proposed.
+// Returns the proposers in order; each sees the proposals of those before it.
 std::span<const Proposer> proposers();
-// For a search that has found nothing that fits: each proposal is tried by itself, until one fits.
+// Returns the proposers for searches in which nothing fits. The search tries their proposals one by
+// one until one fits.
 std::span<const Proposer> last_proposers();
 
-// The rows' functions, a file each.
+// The functions of the rows, one file each.
 std::vector<Proposal> propose_plans(const SearchState& state);
 std::vector<Proposal> propose_variations(const SearchState& state);
 std::vector<Proposal> propose_storages(const SearchState& state);

@@ -1,4 +1,4 @@
-// The fastest strategy with more microbatches than the problems have.
+// Proposes the fastest strategy with more microbatches than the search tried.
 #include <algorithm>
 
 #include "search/memory_limit.h"
@@ -6,7 +6,7 @@
 
 namespace hidup {
 
-// Where the largest number that was tried is the best, twice as many may hide more messages.
+// If the largest number so far is the best, twice as many may hide more messages.
 std::vector<Proposal> propose_more_microbatches(const SearchState& state) {
   const std::vector<int>& tried = state.options.microbatches;
   if (state.fastest.empty() || state.options.hints.microbatches || tried.size() < 2) {

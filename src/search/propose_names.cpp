@@ -1,4 +1,4 @@
-// The named strategies that may win.
+// Proposes the named strategies that may win.
 #include <algorithm>
 #include <deque>
 #include <utility>
@@ -12,20 +12,20 @@
 namespace hidup {
 namespace {
 
-// A named strategy whose objective exceeds the best simulated time by more than this factor is not
-// simulated unless all are asked for. The objective was up to 9 % above the simulated time
+// Named strategies whose objective exceeds the best simulated time by more than this factor are not
+// simulated, unless all are wanted. The objective was up to 9 % above the simulated time
 // (tests/bench/README.md), and up to 15 % on several axes, where messages hide behind updates
 // (Baselines.TheirObjectiveIsHardlyAboveTheSimulatedTime).
 double optimism(const Mesh& mesh) {
   return axes_in_use(mesh) > 1 ? 1.2 : 1.1;
 }
 
-// The objective does not know that all its gradients are one message.
+// The objective does not model sending all gradients in one message.
 bool is_cheaper_than_it_seems(const Strategy& strategy) {
   return strategy.defer_gradients;
 }
 
-// The search's objective for strategies.
+// Evaluates the search's objective for strategies.
 class Objectives {
  public:
   explicit Objectives(const SearchState& state) : state_(state) {
@@ -39,8 +39,8 @@ class Objectives {
     }
   }
 
-  // Seconds by the problem of state.solutions[number]; 0 where the search does not know the
-  // strategy's rules, or had no time for the problem.
+  // Returns seconds by the problem of state.solutions[number]; 0 where the search does not know the
+  // strategy's rules, or had no time to build the problem.
   double of(const StrategyParts& parts, size_t number) const {
     const Solution& solution = state_.solutions[number];
     if (!solution.built) {
@@ -71,7 +71,7 @@ Strategy with_numbers_of(const Solution& solution, Strategy strategy) {
   return strategy;
 }
 
-// Per graph that is simulated, the named strategy.
+// Returns the named strategy on each simulated graph.
 StrategyParts parts_of_name(const SearchState& state, std::string_view name) {
   const Hints& hints = state.options.hints;
   return hints.empty()
@@ -80,8 +80,8 @@ StrategyParts parts_of_name(const SearchState& state, std::string_view name) {
                         with_memory_hints(hints, named_strategy(name, state.graph, state.mesh)));
 }
 
-// The strategies with a name per axis, on the graphs that are simulated. Hints are for the whole
-// graph.
+// The strategies with a name per axis, on the simulated graphs. With hints it uses the whole graph,
+// because hints name its operations.
 class NamesPerAxis {
  public:
   explicit NamesPerAxis(const SearchState& state) : state_(state) {
@@ -115,7 +115,7 @@ class NamesPerAxis {
   std::deque<Baselines> on_graphs_;  // the reduced graphs, or the whole one
 };
 
-// The strategy with the numbers of the solution.
+// Proposes the strategy with the numbers of microbatches and groups of the solution.
 Proposal proposal_of(const SearchState& state, const Solution& solution, const char* by,
                      const StrategyParts& parts, double objective_s) {
   const Strategy& part = parts.parts[0].strategy;
@@ -137,8 +137,7 @@ Proposal proposal_of(const SearchState& state, const Solution& solution, const c
   return proposal;
 }
 
-// The strategy with the numbers of every solution with which it may win, or with which it is
-// wanted.
+// Proposes the strategy with the numbers of every solution with which it may win or is wanted.
 template <typename IsWanted>
 std::vector<Proposal> proposals_of(const SearchState& state, const Objectives& objectives,
                                    const char* by, const StrategyParts& parts, IsWanted is_wanted) {
@@ -167,8 +166,8 @@ std::vector<Proposal> propose_names(const SearchState& state) {
   return proposals;
 }
 
-// For models without experts, of whose names none defers gradients. The objective cannot tell when
-// that pays: it does where messages are short and many.
+// Proposes dp with deferred gradients for models whose named strategies never defer them (those
+// without experts). It pays where messages are short and many, which the objective does not model.
 std::vector<Proposal> propose_deferred_dp(const SearchState& state) {
   std::vector<Proposal> proposals;
   const bool named = std::ranges::any_of(

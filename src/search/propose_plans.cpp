@@ -1,4 +1,4 @@
-// The plans of the problems, and those that are like the fastest strategy so far.
+// Proposes the plans of the problems, and plans like the fastest strategy so far.
 #include <algorithm>
 #include <utility>
 
@@ -32,10 +32,10 @@ Proposal proposal_of(const SearchState& state, const FoundStrategy& found) {
           .objective_s = found.objective_s};
 }
 
-// A plan, or a strategy where the problem has too many choices to be built.
+// A plan; or a strategy where the problem has too many choices to be built.
 struct Found {
   double seconds;
-  bool best;  // of its numbers of microbatches and groups
+  bool best;  // the best for its numbers of microbatches and groups
   std::function<Proposal()> proposal;
 };
 
@@ -49,7 +49,7 @@ std::vector<Found> all_found(const SearchState& state) {
     for (size_t p = 0; p < std::min(solution.found.plans.size(), most); ++p) {
       add(solution.found.plans[p], p == 0);
     }
-    for (const FoundPlan& plan : solution.before_proof) {  // it may be faster by the simulation
+    for (const FoundPlan& plan : solution.before_proof) {  // the simulation may prefer it
       add(plan, true);
     }
     for (size_t s = 0; s < std::min(solution.by_axes.size(), most); ++s) {
@@ -61,7 +61,7 @@ std::vector<Found> all_found(const SearchState& state) {
   return all;
 }
 
-// The fastest strategy so far, as a plan of its problem.
+// The fastest strategy so far as a plan of its problem.
 struct FastestPlan {
   const Solution* solution;
   Plan plan;
@@ -95,7 +95,7 @@ std::vector<Proposal> proposals_of(const SearchState& state, const Solution& sol
 
 }  // namespace
 
-// The best plan for every number of microbatches, and the best of the others.
+// Proposes the best plan for every number of microbatches, and the best other plans.
 std::vector<Proposal> propose_plans(const SearchState& state) {
   std::vector<Proposal> proposals;
   size_t others = 0;
@@ -107,7 +107,7 @@ std::vector<Proposal> propose_plans(const SearchState& state) {
   return proposals;
 }
 
-// The simulation can tell plans apart for which the objective is nearly equal.
+// Proposes plans whose objectives nearly equal the fastest; the simulation tells them apart.
 std::vector<Proposal> propose_variations(const SearchState& state) {
   const bool simulates_whole =
       !state.fastest.empty() && state.fastest[0].proposal->parts.parts[0].graph == &state.graph;
@@ -124,7 +124,7 @@ std::vector<Proposal> propose_variations(const SearchState& state) {
 }
 
 std::vector<Proposal> propose_storages(const SearchState& state) {
-  if (state.options.variations == 0 || axes_in_use(state.mesh) <= 1) {  // little to choose
+  if (state.options.variations == 0 || axes_in_use(state.mesh) <= 1) {  // few choices
     return {};
   }
   const std::optional<FastestPlan> best = fastest_plan(state);
@@ -135,8 +135,8 @@ std::vector<Proposal> propose_storages(const SearchState& state) {
                       storage_variations(*best->solution->built, best->plan), "storages");
 }
 
-// The fastest with all gradients in one message behind the backward pass: where latencies count for
-// more than what buckets hide. The objective does not know it.
+// Proposes the fastest strategies with all gradients in one message after the backward pass. It
+// pays where latencies outweigh the time that buckets hide, which the objective does not model.
 std::vector<Proposal> propose_deferred(const SearchState& state) {
   constexpr size_t kDeferred = 2;
   std::vector<Proposal> proposals;

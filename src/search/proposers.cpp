@@ -33,7 +33,7 @@ std::span<const Proposer> proposers() {
       Proposer{"plans", propose_plans},
       Proposer{"variations", propose_variations},
       Proposer{"storages", propose_storages},
-      // The lower bound does not hold for it, so a small gain is not worth it.
+      // The lower bound excludes deferred gradients, so a small gain does not justify them.
       Proposer{"deferred gradients", propose_deferred, 0.99},
       Proposer{"names", propose_names},
       Proposer{"deferred dp", propose_deferred_dp},

@@ -44,11 +44,11 @@ class Search {
   }
 
  private:
-  // A proposal, and what is known of it.
+  // A proposal and its results.
   struct Entry {
     Proposal proposal;
     Candidate candidate;
-    std::optional<Forecast> step;  // of the fastest that was forecast only
+    std::optional<Forecast> step;  // only of the fastest forecast so far
   };
 
   // --- proposals ---
@@ -129,7 +129,7 @@ class Search {
     });
   }
 
-  // Where there are no plans, memory is short: all candidates may have to be planned.
+  // Plans memory too where no plan fits: then all candidates may need it.
   void simulate(Entry& entry) const {
     TimeLimit::check();
     Candidate& candidate = entry.candidate;
@@ -140,7 +140,7 @@ class Search {
     candidate.busy = prediction.busy;
   }
 
-  // The time limit left no time for the candidate.
+  // Marks a candidate that was not simulated within the time limit.
   static void leave_out(Entry& entry) {
     entry.candidate.feasible = false;
     entry.candidate.reason = kNotInTime;
@@ -184,13 +184,13 @@ class Search {
     });
   }
 
-  // The program's passes over the graph: the microbatches of all groups.
+  // Returns the number of passes over the graph: the microbatches of all groups.
   static int passes_of(const Entry& entry) {
     const Strategy& strategy = entry.proposal.parts.parts[0].strategy;
     return strategy.microbatches * strategy.accumulate;
   }
 
-  // The entry's forecast would end too late, and there is something else to take.
+  // Returns true where the entry's forecast would end too late and the search has an alternative.
   bool is_too_late_for(const Entry& entry) {
     const bool ends_late = deadlines_.end.seconds_left() < deadlines_.forecast_s * passes_of(entry);
     if (forecast_entry() != nullptr) {
@@ -201,8 +201,8 @@ class Search {
            });
   }
 
-  // Reduced graphs say only about what a step takes. So whatever comes first is forecast with the
-  // whole graph, until what comes first has been.
+  // Times on reduced graphs are approximate. So this forecasts the first candidate on the whole
+  // graph until the first candidate has a forecast.
   void forecast_the_fastest() {
     if (options_.baselines) {
       const TimeLimit limit(deadlines_.all);
@@ -233,7 +233,7 @@ class Search {
     }
   }
 
-  // The fastest of those that were forecast and fit; null: none was.
+  // Returns the fastest forecast entry that fits; null without any.
   Entry* forecast_entry() {
     const auto found =
         std::ranges::find_if(entries_, [](const auto& entry) { return entry->step.has_value(); });
@@ -259,10 +259,10 @@ class Search {
     }
   }
 
-  // --- where nothing was forecast that fits ---
+  // --- where no forecast fits ---
 
-  // Forecasts the fastest candidate that the time limit left without a forecast and whose forecast
-  // may yet end in time. False where none is left, or it does not fit.
+  // Forecasts the fastest candidate that has no forecast for lack of time and can still get one.
+  // Returns false where no such candidate is left, or it does not fit.
   bool forecast_late() {
     Entry* const best = gave_up_ ? nullptr : best_late_entry();
     if (best == nullptr) {
@@ -294,7 +294,7 @@ class Search {
     return best;
   }
 
-  // The dynamic programming estimates memory: a strategy that seems too large to it may fit.
+  // Tries strategies that the dynamic programming estimates as too large; they may still fit.
   bool try_last() {
     for (const Proposer& proposer : last_proposers()) {
       for (Proposal& proposal : proposer.propose(state_)) {
@@ -307,7 +307,7 @@ class Search {
     return false;
   }
 
-  // Forecasts the strategy, unless its parts are estimated to need more than can fit.
+  // Forecasts the strategy, unless its estimated bytes exceed the limit by more than their error.
   bool fits(Entry& entry) {
     StrategyParts& parts = entry.proposal.parts;
     Candidate& candidate = entry.candidate;
@@ -329,7 +329,7 @@ class Search {
     return candidate.feasible;
   }
 
-  // The strategy that was tried last needs the least memory.
+  // The last strategy tried needs the least memory.
   Infeasible infeasible() const {
     const Entry& last = *entries_.back();
     const auto& graphs = last.proposal.graphs;
@@ -341,7 +341,7 @@ class Search {
 
   // --- the outcome ---
 
-  // With its routes and algorithms where the whole graph was simulated.
+  // Returns the strategy with routes and algorithms: its simulation's or, on reduced graphs, new.
   Strategy whole_strategy(const Entry& entry) const {
     if (!is_approximate(entry.proposal.parts) && entry.candidate.seconds > 0.0) {
       return entry.proposal.parts.parts[0].strategy;
@@ -382,9 +382,9 @@ class Search {
     const double objective_s = taken.candidate.objective_s;
     const double taken_s = objective_s > 0.0 ? objective_s : outcome.step.seconds();
     outcome.objective_s = least_objective(state_.solutions);
-    if (outcome.objective_s == 0.0) {  // by the estimated bytes no plan fits
+    if (outcome.objective_s == 0.0) {  // no plan fits by the estimated bytes
       outcome.objective_s = taken_s;
-    } else if (outcome.timed_out) {  // the plan with the least may have got no forecast
+    } else if (outcome.timed_out) {  // the best plan may have no forecast
       outcome.objective_s = std::max(outcome.objective_s, taken_s);
     }
     outcome.lower_bound_s = taken.proposal.in_bound ? lower_bound(state_.solutions) : 0.0;
@@ -400,7 +400,7 @@ class Search {
   const SearchDeadlines deadlines_;
   SearchState state_;
   std::vector<std::unique_ptr<Entry>> entries_;
-  bool gave_up_ = false;  // on a forecast
+  bool gave_up_ = false;  // a forecast ran past too_late
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The search for the strategy of the least predicted step time.
+// The search for the strategy with the least predicted step time.
 #pragma once
 
 #include <cstdint>
@@ -16,77 +16,73 @@
 
 namespace hidup {
 
-// How much the search does for the proof that its plan is good: nothing, what takes a second or a
-// few, or up to a minute.
+// The effort of the proof that a plan is good: none, a few seconds, or up to a minute.
 enum class SearchLevel { fast, standard, thorough };
 
 struct SearchOptions {
   SearchLevel level = SearchLevel::standard;
-  // Seconds after which the best so far is returned; 0: none. A plan is always there: where the
-  // limit is too short for one, a named strategy, planned and simulated, however long that takes.
+  // Seconds until the search returns its best strategy; 0: no limit. If the limit is too short for
+  // a plan, the search forecasts a named strategy, however long that takes.
   double time_limit_s = 0.0;
-  Deadline deadline = {};  // of several searches together, and for tests
-  Deadline too_late = {};  // without a limit: when a forecast is given up; for tests
+  Deadline deadline = {};  // for several searches together, and for tests
+  Deadline too_late = {};  // without a time limit: the end of a forecast; for tests
   DynamicOptions effort;
-  // The numbers to try. Larger ones than the batch are left out; all but 1 where the batch cannot
-  // be split.
+  // The numbers to try, at most the number of sequences in the batch; 1 where it cannot be split.
   std::vector<int> microbatches = {1, 2, 4};
-  // Groups of microbatches to try where memory is short, rising. Of larger numbers than the batch
-  // allows, what it allows.
+  // Groups of microbatches to try where memory is short, rising. The batch caps these numbers.
   std::vector<int> accumulate = {1, 2, 8};
-  int64_t memory_limit = 0;  // bytes per rank, of all that the program keeps; 0: none
-  Hints hints;               // kept by every strategy that is found; see hints.h
+  int64_t memory_limit = 0;  // bytes per rank for all data of the program; 0: no limit
+  Hints hints;               // constraints on every strategy; see hints.h
   LoweringOptions lowering;
-  // Plans of the dynamic programming that are simulated. With 1 steps are up to 0.5 % slower.
+  // Plans of the dynamic programming to simulate. With 1, steps are up to 0.5 % slower.
   size_t simulated = 3;
-  // Variations of the fastest plan that are simulated, too, unless the graph is deep. With 3 steps
-  // are up to 1.4 % slower; 12 take 13 % longer, and make 1 deck of 15 faster (2 %).
+  // The number of variations of the fastest plan to simulate, too, unless the graph is deep. With
+  // 3, steps are up to 1.4 % slower; 12 take 13 % longer and speed up 1 deck of 15 (by 2 %).
   size_t variations = 6;
-  // Simulate all named strategies, on two axes also those with a name per axis (Baselines); else
+  // Simulates all named strategies and, on two axes, those with a name per axis (Baselines); false:
   // only those that may be faster.
   bool baselines = true;
-  // On several axes strategies with a name per axis count, too.
+  // On several axes, includes strategies with a name per axis.
   bool combinations = true;
   size_t threads = 2;
 };
 
-// A strategy as the simulation sees it.
+// The simulated results of a strategy.
 struct Candidate {
   Strategy strategy;
-  double seconds = 0.0;      // of a step, simulated; 0 where it does not keep the hints
-  BusyTimes busy;            // of that step
-  int64_t memory_bytes = 0;  // of the rank that needs most; 0 where not planned, see below
+  double seconds = 0.0;      // of a simulated step; 0 where the strategy breaks the hints
+  BusyTimes busy;            // of the simulated step
+  int64_t memory_bytes = 0;  // of the rank that needs most; 0: not planned
   bool approximate = false;  // seconds, busy and bytes are extrapolated: reduced_graph.h
-  double objective_s = 0.0;  // by the objective (problem.h); 0 where that is not known
-  bool feasible = true;      // it keeps the hints and fits in the memory
-  std::string reason = {};   // why not: "needs 40 GiB of 16 GiB per rank"
-  const char* by = "";       // who proposed it (proposal.h)
+  double objective_s = 0.0;  // seconds by the objective (problem.h); 0: unknown
+  bool feasible = true;      // meets the hints and fits in memory
+  std::string reason = {};   // why it is infeasible: "needs 40 GiB of 16 GiB per rank"
+  const char* by = "";       // the proposer (proposal.h)
 };
 
 constexpr const char* kNotInTime = "not simulated before the time limit";  // a Candidate::reason
 
 struct SearchOutcome {
-  // Of the whole graph, whose strategy is called "search" if it is not a named one: what is
-  // printed, written and run.
+  // The forecast of the whole graph, which is printed, written and run. Its strategy is called
+  // "search" unless it is a named one.
   Forecast step;
-  // The least objective of all plans that were found; where a time limit left that one without a
-  // forecast, that of the strategy that was taken.
+  // The least objective of all plans found. Where a time limit left that plan without a forecast,
+  // at least the objective of the strategy taken.
   double objective_s = 0.0;
-  // Of that objective; 0 where none is known: where the strategy sends all gradients at the end.
+  // The lower bound of that objective; 0 where none holds, as for gradients sent at the end.
   double lower_bound_s = 0.0;
   double gap = 0.0;                   // objective_s / lower_bound_s - 1
-  bool timed_out = false;             // a time limit ended it before all was tried
-  std::vector<Candidate> candidates;  // feasible ones, fastest first, then the others
+  bool timed_out = false;             // a time limit ended the search early
+  std::vector<Candidate> candidates;  // feasible ones first, by rising time
 };
 
-// The strategy that needs the least memory.
 struct LeastMemoryStrategy {
   Strategy strategy;
-  std::vector<ReducedGraph> reduced;  // by which the bytes are estimated; empty: they are exact
-  int64_t bytes = 0;                  // of the rank that needs most, of all that the program keeps
+  std::vector<ReducedGraph> reduced;  // the graphs of the estimate; empty: bytes are exact
+  int64_t bytes = 0;                  // of the rank that needs most, for all data of the program
 };
 
-// No strategy fits in the memory.
+// The result where no strategy fits in memory.
 struct Infeasible {
   LeastMemoryStrategy least;
 };
@@ -94,14 +90,14 @@ struct Infeasible {
 using SearchResult = std::variant<SearchOutcome, Infeasible>;
 
 // Simulates the best plans of the dynamic programming and the named strategies, each with every
-// number of microbatches, and returns the fastest that fits: no candidate that fits is predicted to
-// be faster. Of a deep graph it simulates reduced graphs, and forecasts the whole for candidates,
-// fastest first, until the first one has its forecast. Strategies with a name per axis that cannot
-// be the fastest are simulated with one number of microbatches. Without `baselines` it simulates
+// number of microbatches, and returns the fastest that fits: no fitting candidate is predicted to
+// be faster. For a deep graph it simulates reduced graphs, then forecasts candidates on the whole
+// graph, fastest first, until the first one has its forecast. Strategies with a name per axis are
+// simulated with one number of microbatches unless they can win. Without `baselines` it simulates
 // only named strategies that may win, plans memory for candidates, fastest first, until one fits,
-// and of a deep graph it gives only names and numbers of microbatches for the strategies of the
-// other candidates. Needs no ranks and no devices. Throws Error(usage) where the hints ask for more
-// microbatches than there are sequences.
+// and for a deep graph returns only the name and number of microbatches of the other candidates. It
+// needs no ranks and no devices. Throws Error(usage) where the hints ask for more microbatches than
+// there are sequences.
 SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                              const SearchOptions& options);
 

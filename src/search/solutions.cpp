@@ -16,19 +16,18 @@
 namespace hidup {
 namespace {
 
-// All axes are searched at once where an operation has no more strategies: on two axes.
+// The search is joint over all axes where no operation has more strategies than this: on two axes.
 constexpr size_t kMostJointly = 128;
-// States that are kept then. 300 takes twice as long, and finds plans that are 0.0 to 0.1 % faster.
+// The number of states of joint searches. 300 take twice as long for plans 0.0 to 0.1 % faster.
 constexpr size_t kJointStates = 100;
-// Searches start on the shallow graph where the whole one has so many times the operations: 40
-// layers and more. With 5 plans of 24 layers are up to 0.9 % slower.
+// Searches start on the shallow graph where the whole graph has this many times the operations (40
+// layers or more). With 5, plans of 24 layers are up to 0.9 % slower.
 constexpr size_t kDeep = 10;
-// The local search is left out for numbers of microbatches whose best strategy takes longer than
-// that of all of them by this factor.
+// The local search skips numbers of microbatches whose best strategy takes longer than the overall
+// best by more than this factor.
 constexpr double kMayWin = 1.1;
 
-// What a level of effort leaves to the proof that a plan is good. On several axes it takes much
-// longer.
+// Returns the effort of the proof at a search level. A proof on several axes takes much longer.
 CertifyOptions proof_of(SearchLevel level, bool one_axis) {
   switch (level) {
     case SearchLevel::fast:
@@ -41,7 +40,7 @@ CertifyOptions proof_of(SearchLevel level, bool one_axis) {
   return {.gap = one_axis ? 0.02 : 0.05};
 }
 
-// About how much of the memory that the whole graph needs the shallow one does.
+// Returns the approximate part of the whole graph's memory that the shallow graph needs.
 double part_of_bytes(const Graph& shallow, const Graph& whole) {
   const auto bytes = [](const Graph& graph) {
     double sum = 0.0;
@@ -53,7 +52,7 @@ double part_of_bytes(const Graph& shallow, const Graph& whole) {
   return bytes(shallow) / bytes(whole);
 }
 
-// Names the finder of plans that have none yet.
+// Sets the finder of plans that have none yet.
 void name_finder(std::vector<FoundPlan>& plans, const char* by) {
   for (FoundPlan& plan : plans) {
     plan.by = *plan.by == '\0' ? by : plan.by;
@@ -135,8 +134,8 @@ void ProblemSolver::build(std::vector<Solution>& solutions) const {
   }
 }
 
-// By the joint problem it is known what a strategy for all blocks takes. Where memory is short, all
-// blocks count.
+// The joint problem gives the time of strategies with equal blocks. Where memory is short, every
+// block needs its own choices.
 bool ProblemSolver::is_shallow(const Solution& solution) const {
   return shallow_ && solution.built && !solution.memory_choices;
 }
@@ -151,7 +150,7 @@ void ProblemSolver::search_axes(Solution& solution) const {
     for (FoundStrategy& each : found.found) {
       each.strategy = extended_to(graph_, *shallow_, each.strategy);
     }
-    for (size_t op = 0; op < graph_.ops().size(); ++op) {  // the bound of one in all its places
+    for (size_t op = 0; op < graph_.ops().size(); ++op) {  // one stand-in's bound in all its places
       const auto stand_in = static_cast<size_t>(shallow_->stand_ins[op]);
       const bool is_it = shallow_->ops[stand_in] == static_cast<OpId>(op);
       found.lower_bound += is_it ? 0.0 : found.least_s[stand_in];
@@ -215,7 +214,7 @@ void ProblemSolver::search_near_best(std::vector<Solution>& solutions) const {
     best = std::min(best, starts.back() ? starts.back()->objective_s : best);
   }
   in_parallel(solutions.size(), options_.threads, [&](size_t s) {
-    // Where bytes have a price, every search takes many sweeps.
+    // With a price on bytes, every search takes many sweeps.
     const bool free = solutions[s].found.memory_multiplier == 0.0;
     if (starts[s] && free && starts[s]->objective_s <= kMayWin * best) {
       in_time([&] { add(near(solutions[s], *std::move(starts[s])), solutions[s]); });
@@ -247,7 +246,7 @@ void ProblemSolver::add_choices_of_memory(std::vector<Solution>& solutions) cons
               [&](size_t s) { in_time([&] { correct_estimate(with_choices[s]); }); });
   if (std::ranges::any_of(with_choices, [](const Solution& each) { return !each.built; }) &&
       deadline_.has_passed()) {
-    return;  // what was found before may be all that there is
+    return;  // the earlier solutions may be the only ones
   }
   for (const Solution& before : solutions) {
     const auto same = std::ranges::find_if(with_choices, [&](const Solution& solution) {
@@ -286,7 +285,7 @@ void ProblemSolver::correct_estimate(Solution& solution) const {
     }
     name_finder(solution.found.plans, "joint problem");
   }
-  if (!found.plans.empty()) {  // others seem to fit only
+  if (!found.plans.empty()) {  // the others only seem to fit
     std::erase_if(solution.found.plans,
                   [&](const FoundPlan& plan) { return plan.cost.bytes > problem.memory_limit; });
   }
@@ -313,7 +312,7 @@ void ProblemSolver::add_strategy(const Strategy& strategy, const char* by,
   }
 }
 
-// Strategies that were found otherwise are plans of the joint problem where there is one.
+// Adds the strategies as plans of the joint problem where there is one.
 void ProblemSolver::add(const std::vector<FoundStrategy>& found, Solution& solution) const {
   for (const FoundStrategy& each : found) {
     if (solution.built) {

@@ -1,4 +1,4 @@
-// What the dynamic programming finds, for every number of microbatches and of groups of them.
+// Results of the dynamic programming for every number of microbatches and of groups.
 #pragma once
 
 #include <memory>
@@ -15,53 +15,52 @@ struct Solution {
   int microbatches = 1;
   int accumulate = 1;
   bool memory_choices = false;  // BuildOptions::memory_choices
-  // On several axes the joint problem: a rule per axis. None where that has too many choices.
+  // The joint problem with a rule per axis, on several axes; none where it has too many choices.
   std::optional<BuiltProblem> built;
-  DynamicResult found;  // plans of that problem; a lower bound of all strategies in any case
+  DynamicResult found;  // plans of `built`; always a lower bound of all strategies
   // The best plans before certify() found a better one.
   std::vector<FoundPlan> before_proof;
-  // What was found one axis at a time, best first. Behind solve() it is among the plans; without a
-  // joint problem it stays here, with what was found jointly near it.
+  // Strategies of the search by one axis at a time, best first. After solve() they are among the
+  // plans; without a joint problem they stay here, with the joint search's strategies near them.
   std::vector<FoundStrategy> by_axes;
 };
 
 class ProblemSolver {
  public:
-  // All of them have to outlive it.
+  // All arguments must outlive the solver.
   ProblemSolver(const Graph& graph, const Mesh& mesh, std::shared_ptr<const ReshardCosts> reshards,
                 const SearchOptions& options, const Deadline& deadline);
 
-  // The problems, one for each number of microbatches, and what is found one axis at a time.
+  // Builds a problem per number of microbatches, and searches one axis at a time.
   std::vector<Solution> build() const;
-  // Plans for all of them, all axes jointly.
+  // Finds plans for all solutions, jointly over all axes.
   void solve(std::vector<Solution>& solutions) const;
-  // Where the fastest plans do not fit in the memory: puts in their place problems, solved, in
-  // which parameters come and go, operations are computed again, and gradients add up over groups.
+  // Replaces the solutions where the fastest plans do not fit in memory. The new problems, solved,
+  // may gather and free parameters, recompute operations, and accumulate gradients over groups.
   void add_choices_of_memory(std::vector<Solution>& solutions) const;
-  // Raises the lower bounds. One of a number of microbatches that is slower for certain than the
-  // best plan of all others needs no better bound. Ends at `deadline`.
+  // Raises the lower bounds until `deadline`. A number of microbatches that is certainly slower
+  // than the best plan of the others needs no better bound.
   void certify(std::vector<Solution>& solutions, const Deadline& deadline) const;
 
  private:
   BuildOptions build_options(const Solution& solution) const;
   bool memory_is_short(const std::vector<Solution>& solutions) const;
   DynamicOptions effort() const;        // one axis at a time
-  DynamicOptions joint_effort() const;  // all at once
+  DynamicOptions joint_effort() const;  // all axes at once
   void build(Solution& solution) const;
   void build(std::vector<Solution>& solutions) const;
-  // One axis at a time: what is found, and a lower bound.
+  // Adds strategies and a lower bound of the search by one axis at a time.
   void search_axes(Solution& solution) const;
-  // The solution's searches that start from one strategy work on the shallow graph.
+  // Returns true where searches that start from one strategy use the shallow graph.
   bool is_shallow(const Solution& solution) const;
   std::vector<FoundStrategy> near(const Solution& solution, FoundStrategy start) const;
-  // Where the best plan, planned, needs more than its estimate and does not fit: solves the problem
-  // again with less memory.
+  // Solves the problem with less memory where the best plan's planned bytes exceed the limit.
   void correct_estimate(Solution& solution) const;
   void add_plans_of(const Solution& before, Solution& solution) const;
   void add_strategy(const Strategy& strategy, const char* by, Solution& solution) const;
   void add(const std::vector<FoundStrategy>& found, Solution& solution) const;
   std::optional<FoundStrategy> best_of(const Solution& solution) const;
-  // On several axes: near_search.h, from the best of each.
+  // Searches near the best strategy of each solution (near_search.h), on several axes.
   void search_near_best(std::vector<Solution>& solutions) const;
 
   const Graph& graph_;
@@ -70,12 +69,12 @@ class ProblemSolver {
   const SearchOptions& options_;
   const Deadline& deadline_;
   const bool one_axis_;
-  const std::shared_ptr<const ReshardCosts> reshards_;  // of all problems
-  std::optional<ReducedGraph> shallow_;                 // of a deep graph, on several axes
+  const std::shared_ptr<const ReshardCosts> reshards_;  // shared by all problems
+  std::optional<ReducedGraph> shallow_;                 // for deep graphs on several axes
 };
 
-// The solutions have a plan or a strategy; their least objective, 0 where they have none; and the
-// lower bound of the objective of all strategies, 0 where none is known.
+// These return: true where a solution has a plan or a strategy; the least objective of all, 0
+// without any; and the lower bound for all strategies, 0 where unknown.
 bool has_plans(const std::vector<Solution>& solutions);
 double least_objective(const std::vector<Solution>& solutions);
 double lower_bound(const std::vector<Solution>& solutions);

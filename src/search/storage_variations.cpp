@@ -6,12 +6,11 @@
 namespace hidup {
 namespace {
 
-// By what part of its time the objective may be wrong about an update that hides. Others are
-// slower.
+// The share of a step that hiding an update may save. Plans slower by more are left out.
 constexpr double kMayHide = 0.05;
 
-// The choice of the kind that only stores its parameters in another way, and keeps them as long if
-// it may; `choice` itself where there is none.
+// Returns the choice that differs only in the storage of its parameters, preferably with the same
+// residency; `choice` itself without any.
 int stored_as(const std::vector<ChoiceMeaning>& meanings, int choice, uint64_t storage) {
   const ChoiceMeaning& now = meanings[static_cast<size_t>(choice)];
   int best = choice;

@@ -1,4 +1,4 @@
-// Plans that differ from one in where parameters are stored.
+// Plans that differ from a given one in the storage of parameters.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,9 @@
 
 namespace hidup {
 
-// The plan with the parameters of all operations stored alike, in every way that there is
-// (problem/storages.h), where that fits in the memory and is hardly slower. By the objective
-// nothing hides an update; by the simulation messages of some buckets hide behind the updates of
-// others.
+// Returns, for every storage (problem/storages.h), the plan with the parameters of all operations
+// stored that way, where it fits in memory and is hardly slower. The objective hides nothing behind
+// an update; the simulation hides messages of some buckets behind the updates of others.
 std::vector<FoundPlan> storage_variations(const BuiltProblem& built, const Plan& plan);
 
 }  // namespace hidup

@@ -6,7 +6,7 @@
 namespace hidup {
 namespace {
 
-// bert-sgmoe on 4 x 8 x 8 takes up to five.
+// The most searches; bert-sgmoe on 4 x 8 x 8 takes up to five.
 constexpr int kMostNearSearches = 8;
 // Another search follows where the time falls by this part.
 constexpr double kWorthAnother = 1e-3;

@@ -1,4 +1,4 @@
-// The search on all axes at once, near a strategy that is known.
+// The search on all axes at once, near a known strategy.
 #pragma once
 
 #include <vector>
@@ -7,13 +7,12 @@
 
 namespace hidup {
 
-// A local search, where all combinations of rules are too many, or where a search among them kept
-// too few states. Its neighbourhood is a problem in which every operation has the rules of the
-// strategy, or another rule on one axis (BuildOptions::near). So all operations may change at once,
-// each on an axis of its own, which a search of one axis at a time cannot do. It goes on near the
-// best one that it found, until no search gains. Best first, all different and faster by the
-// objective than `start`; empty where there are none. There is no bound, as other strategies are
-// not compared.
+// Searches locally, for meshes on which all combinations of rules are too many, or had too many
+// states. The neighbourhood is a problem in which every operation has the rules of the strategy, or
+// another rule on one axis (BuildOptions::near). So all operations may change at once, each on its
+// own axis, unlike in a search of one axis at a time. It continues near the best result until no
+// search gains. Returns strategies that are faster by the objective than `start`, best first, all
+// different; maybe none. It gives no bound, as it does not compare other strategies.
 std::vector<FoundStrategy> search_near(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                                        const BuildOptions& build, const DynamicOptions& effort,
                                        FoundStrategy start);

@@ -28,7 +28,7 @@ Plan cheapest_plan(Problem problem, const AdditiveObjective& objective) {
   problem.microbatches = 1;
   problem.interference = 0.0;
   problem.memory_limit = std::numeric_limits<double>::infinity();
-  // Where costs add up, the first bound of solve() is the sum of its plan.
+  // Where costs add up, the first bound of solve() equals the cost of its plan.
   DynamicResult found = solve(problem, {.width = 1, .states = 50, .bounds = 1, .gap = 0.0});
   if (found.plans.empty()) {
     TimeLimit::check();

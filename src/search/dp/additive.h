@@ -1,4 +1,4 @@
-// Search problems in which nothing overlaps: costs add up.
+// Search problems without overlap, in which costs add up.
 #pragma once
 
 #include <functional>
@@ -7,18 +7,17 @@
 
 namespace hidup {
 
-// What to minimize the sum of: the cost of a choice, and of a reshard; finite and not negative.
-// Both functions are given the costs of the original problem.
+// The costs to minimize the sum of: of a choice and of a reshard, finite and not negative. Both
+// functions receive the costs of the original problem.
 struct AdditiveObjective {
   std::function<double(const Choice&)> choice;
   std::function<double(const Reshard&)> reshard;
 };
 
-// The plan of the least sum, without regard to the memory limit. Of equal plans always the same.
+// Returns the plan of the least sum, ignoring the memory limit. Ties always give the same plan.
 Plan cheapest_plan(Problem problem, const AdditiveObjective& objective);
 
-// The plan of the least bytes: parameters, optimizer state, gradients and what the backward pass
-// needs.
+// Returns the plan of the fewest bytes: parameters, optimizer state, gradients and activations.
 Plan least_memory_plan(const Problem& problem);
 
 }  // namespace hidup

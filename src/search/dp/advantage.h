@@ -1,4 +1,4 @@
-// How much an incomplete pass can still make the operations to come cheaper.
+// A bound of the time that an incomplete pass can still save the operations to come.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,15 @@
 
 namespace hidup {
 
-// Upper bounds of what the operations to come can make use of in a pass, in seconds.
+// Upper bounds, in seconds, of the remaining operations' use of a pass.
 struct RemainingWork {
   double largest_comm = 0.0;  // of one operation
-  double compute = 0.0;       // of all
-  double messages = 0.0;      // of all
+  double compute = 0.0;       // of all operations
+  double messages = 0.0;      // of all operations
 };
 
-// The numbers of a pass that count, as far as the operations to come can make use of them. A pass
-// that is compared with many others has them once.
+// The numbers of a pass, cut to the use that the remaining operations can make of them. A pass that
+// is compared with many others computes them once.
 struct Standing {
   Standing(const Pass& pass, const RemainingWork& remaining)
       : idle(pass.idle()),
@@ -24,17 +24,17 @@ struct Standing {
         open_compute(std::min(pass.open_compute, remaining.largest_comm + remaining.messages)),
         open_comm(std::min(pass.open_comm, remaining.compute)) {}
   double idle;
-  double lacking;  // idle time beside one microbatch, for the messages to come
+  double lacking;  // idle time beside one microbatch that the messages to come lack
   double turns_idle, open_compute, open_comm;
 };
 
-// An upper bound of the seconds by which pass b can still gain on pass a, whatever operations come.
-// Of b's additional idle time, only what a lacks for the messages to come counts. Additional
-// open_compute counts up to the longest communication, and what is left of it for those messages.
-// A second of idle time beside one microbatch serves a message or the communication that claims it,
-// never both: of the two differences the larger one counts. This holds because evaluate() is
-// monotone: with as much more computation, pass a would have both, and a pass with more
-// computation takes no less time.
+// Returns an upper bound of the seconds by which pass b can still gain on pass a, whatever
+// operations follow. Of b's additional idle time, only the part that a lacks for the messages to
+// come counts. Additional open_compute counts up to the longest communication, and the rest of it
+// for those messages. A second of idle time beside one microbatch serves a message or the
+// communication that claims it, never both, so the larger of the two differences counts. The bound
+// holds because evaluate() is monotone: with as much more computation, pass a would have both, and
+// a pass with more computation takes no less time.
 inline double advantage(const Standing& b, const Standing& a, const Turns& turns) {
   const double in_turns = std::max(0.0, b.turns_idle - a.turns_idle);
   const double more = b.idle - a.idle;

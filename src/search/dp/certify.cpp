@@ -8,20 +8,20 @@
 namespace hidup {
 namespace {
 
-// Of a tensor, what its dearest reshard takes is forgotten up to this part of the best time: first
-// much, which leaves few states on several axes, too; then little.
+// Tensors whose dearest reshard takes at most this part of the best time lose their layouts: first
+// a large part, which leaves few states even on several axes, then a small one.
 constexpr double kMuch = 0.02, kLittle = 0.005;
-// The most states of a problem that is swept. Larger ones stop early, at little cost.
+// Sweeps of a problem with more states stop early, at little cost.
 constexpr size_t kMostStates = 3000;
-// The work of one sweep of the problem without overlap: those of shipped decks take up to 1
-// million, but with experts on wide meshes 20 to 150 million.
+// The work of one sweep of the problem without overlap. Shipped decks need up to 1 million, experts
+// on wide meshes 20 to 150 million.
 constexpr size_t kRelaxation = 2'000'000;
 constexpr size_t kMostExactStates = 200;
 constexpr size_t kWider = 3;
-// How much more work sweeps are that are so much wider: 4.6 to 5.8 times was seen.
+// The growth of the work of a sweep kWider times as wide; 4.6 to 5.8 was seen.
 constexpr size_t kMoreWork = 6;
-// Wider ones follow where the last ones closed this part of what was left between the bound and the
-// best time: where they stay below it, sweeps nine times as wide closed nothing either.
+// The least part of the gap between bound and best time that sweeps must close for wider ones to
+// follow. Where they closed less, sweeps nine times as wide closed nothing either.
 constexpr double kWorthwhile = 0.02;
 
 class Certifier {
@@ -48,7 +48,7 @@ class Certifier {
         goes_on |= bound(kLittle, width);
       }
       goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates});
-      // No price of a byte makes all plans that fit the best ones: those that do not are left out.
+      // At any price of a byte, plans that do not fit may win, so this sweep drops them.
       if (found_.memory_multiplier > 0.0) {
         goes_on |= sweep(problem_, {.width = width, .states = kMostExactStates, .memory = true});
       }
@@ -63,8 +63,8 @@ class Certifier {
            !options_.deadline.has_passed();
   }
 
-  // Without overlap costs add up (relax.h). Where a sweep stops for its work, the problem is made
-  // coarser; where that does not help, the sweep gets all the work.
+  // Without overlap, costs add up (relax.h). If a sweep exhausts its work, this coarsens the
+  // problem; if that does not help, the sweep gets all the work.
   void relax() {
     const double before = found_.lower_bound;
     for (const double small : {kMuch, 4.0 * kMuch, 16.0 * kMuch}) {
@@ -91,7 +91,7 @@ class Certifier {
                                 {.width = width, .states = kMostStates, .bound_only = true});
   }
 
-  // False where a wider sweep of this problem stops early, too, or finds the same.
+  // Returns false where a wider sweep would stop early, too, or find the same.
   bool sweep(const Problem& problem, SweepOptions options) {
     if (!may_sweep()) {
       return false;
@@ -120,7 +120,7 @@ class Certifier {
   const Problem& problem_;
   const DynamicOptions& options_;
   const CertifyOptions& how_;
-  size_t left_;  // of the work
+  size_t left_;  // work left
   double best_s_;
   DynamicResult& found_;
 };

@@ -9,7 +9,7 @@ namespace {
 
 enum class Reading { exact, free, none };
 
-// Per tensor of the problem.
+// Returns a flag per tensor of the problem.
 std::vector<bool> are_small(const Problem& problem, double small_s) {
   const auto dearest = [&](const Reshards& reshards) {
     double most = 0.0;
@@ -107,9 +107,9 @@ class Coarsener {
   }
 
   const Problem& problem_;
-  std::vector<bool> small_;    // per tensor of the problem
-  std::vector<size_t> last_;   // per operation: the last one that reads its output
-  std::vector<bool> several_;  // per operation: whether several read it
+  std::vector<bool> small_;    // per tensor
+  std::vector<size_t> last_;   // per operation: the last reader of its output
+  std::vector<bool> several_;  // per operation: several operations read its output
   std::map<std::pair<int, std::vector<Reading>>, int> kinds_;
 };
 

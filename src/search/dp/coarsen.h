@@ -1,20 +1,20 @@
-// Coarser problems: fewer layouts to tell apart, hence fewer states, and times that are at most
-// those of the given problem.
+// Coarser problems with fewer layouts and states, in which plans take no more time.
 #pragma once
 
 #include "search/problem/problem.h"
 
 namespace hidup {
 
-// The problem without
-// - the layouts of small tensors: whose dearest reshard, there or back, takes at most `small_s`
-//   seconds in all microbatches together. Their reshards are free;
-// - the last reading of every tensor that several operations read. A residual is live only up to
-//   the norm that reads it first.
-// Every plan of the problem is a plan of this one, with the same choices, and takes no more time
+// Returns the problem without
+// - the layouts of small tensors, whose dearest reshard, there or back, takes at most `small_s`
+//   seconds over all microbatches. Their reshards become free;
+// - the last reading of every tensor that several operations read. A residual is then live only up
+//   to the norm that reads it first.
+// Every plan is a plan of the new problem with the same choices, and takes no more time there,
+// because the objective is monotone (problem.h).
 // here: the objective is monotone (problem.h).
 Problem coarsened(const Problem& problem, double small_s);
-// How many tensors are small.
+// Returns the number of small tensors.
 size_t small_tensors(const Problem& problem, double small_s);
 
 }  // namespace hidup

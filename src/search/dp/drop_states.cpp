@@ -1,4 +1,4 @@
-// Which states the dynamic programming drops.
+// Selects the states that the dynamic programming drops.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -32,8 +32,7 @@ std::vector<bool> Expander::fastest_states(const std::vector<double>& fastest_s)
 }
 
 void Expander::drop_convertible(size_t op, Front& front) const {
-  // The fastest states, to which the others are compared. 24 and 96 take the same time, within the
-  // errors of measurement.
+  // The number of fast states to compare with. 24 and 96 take equally long.
   constexpr size_t kTried = 48;
   const size_t count = front.states.size();
   const auto seconds = [&](size_t state) { return front.plans[front.begin[state]].seconds; };
@@ -43,7 +42,7 @@ void Expander::drop_convertible(size_t op, Front& front) const {
   std::ranges::partial_sort(order, order.begin() + static_cast<ptrdiff_t>(tried), {}, seconds);
   std::vector<bool> kept(count, true);
   const std::vector<size_t>& live = liveness_.live[op + 1];
-  // [slot, status], of the fast state whose number is beside it.
+  // [slot, status]: the place of a fast state in `order`, and its conversion cost.
   std::vector<std::pair<size_t, double>> known(live.size() * statuses_.size(), {tried, 0.0});
   for (size_t t = 0; t < tried; ++t) {
     const size_t fast = order[t];

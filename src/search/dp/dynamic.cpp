@@ -10,23 +10,23 @@
 namespace hidup {
 namespace {
 
-// The effects below are of half and twice the value, on bert, bert-sgmoe and bert-switch, on one
-// axis of 8 or 64 ranks, on two axes, and near the memory limit.
+// The comments below give the effects of half and twice the value on bert, bert-sgmoe and
+// bert-switch, on one axis of 8 or 64 ranks, on two axes, and near the memory limit.
 
-// Sweeps with a memory multiplier, at most. Half and twice find the same plans.
+// The most sweeps with a memory multiplier. Half and twice find the same plans.
 constexpr int kMostMultipliers = 40;
-// Of these, the first ones, each four times the one before, from one with which the memory costs as
-// much as all else. At the last bytes are nearly all that counts.
+// The most of these that raise the multiplier, by a factor of four each, from one at which memory
+// costs as much as everything else. At the last one, bytes are nearly all that counts.
 constexpr int kMostRises = 8;
-// How exact the multiplier is. With 1.1 plans were 0.3 % slower, with 1.005 not faster.
+// The precision of the multiplier. With 1.1, plans were 0.3 % slower; 1.005 gained nothing.
 constexpr double kMultiplierTolerance = 1.02;
 
-// No further relaxation where it can raise the bound by no more. 0.0005 and 0.01 give the same.
+// Relaxation ends if it can raise the bound by at most this part. 0.0005 and 0.01 give the same.
 constexpr double kNearBound = 0.002;
-// Operations that crossover evaluates, at most. Half and twice find the same plans.
+// The most operations that crossover evaluates. Half and twice find the same plans.
 constexpr size_t kEvaluations = 150000;
 
-// A lower bound of every plan: the least computation of every operation, in all microbatches.
+// Returns a lower bound for all plans: the least computation of all operations and microbatches.
 double compute_bound(const Problem& problem) {
   double seconds = problem.base_s;
   for (size_t op = 0; op < problem.ops.size(); ++op) {
@@ -41,7 +41,7 @@ double compute_bound(const Problem& problem) {
   return seconds;
 }
 
-// An upper or a lower bound of the bytes of an operation.
+// Returns an upper (`most`) or lower bound of the bytes of an operation.
 double bytes_bound_of(const Problem& problem, size_t op, bool most) {
   double own = most ? 0.0 : std::numeric_limits<double>::infinity();
   for (const Choice& choice : problem.choices_of(op).choices) {
@@ -56,7 +56,7 @@ double bytes_bound_of(const Problem& problem, size_t op, bool most) {
   return own;
 }
 
-// The same of every plan.
+// Returns an upper (`most`) or lower bound of the bytes of every plan.
 double bytes_bound(const Problem& problem, bool most) {
   const std::vector<size_t> alike = first_alike(problem);
   std::vector<double> bytes(problem.ops.size());
@@ -98,7 +98,7 @@ class Solver {
   }
 
  private:
-  // Returns whether the best plan of the sweep fits in the memory.
+  // Returns true where the best plan of the sweep fits in memory.
   bool sweep(const SweepOptions& options) {
     Sweep sweep(problem_, options);
     if (!sweep.run()) {
@@ -118,9 +118,9 @@ class Solver {
     return fits;
   }
 
-  // Lower bounds by relaxation (relax.h). The best weights are found by cutting planes (Kelley,
-  // Journal of SIAM 8, 1960): every plan gives an upper bound of the relaxed optimum that is linear
-  // in the weights. The next weights to try are where the least of these bounds is greatest.
+  // Computes lower bounds by relaxation (relax.h). Cutting planes (Kelley, Journal of SIAM 8, 1960)
+  // find the best weights: every plan gives an upper bound of the relaxed optimum that is linear in
+  // the weights. The next weights are those at which the least of these bounds is greatest.
   void relax() {
     if (result_.plans.empty()) {
       return;
@@ -162,8 +162,8 @@ class Solver {
     return best <= (1.0 + gap) * result_.lower_bound;
   }
 
-  // Lagrangian relaxation of the memory limit (Everett, Operations Research 11, 1963): looks for
-  // the least multiplier at which the best plan fits.
+  // Relaxes the memory limit by a Lagrange multiplier (Everett, Operations Research 11, 1963), and
+  // finds the least multiplier at which the best plan fits.
   void search_multiplier() {
     SweepOptions options{.width = options_.width, .states = options_.states};
     if (sweep(options)) {

@@ -1,10 +1,10 @@
-// The plan of the least predicted time, by dynamic programming with dominance.
+// Finds the plan of the least predicted time by dynamic programming with dominance.
 //
-// Operations are added one at a time. Partial plans that lead to the same state (states.h) are
-// compared by what they cost so far and by how much of that can still hide later costs
-// (advantage.h). A plan that another one dominates, whatever comes, is dropped. A state keeps at
-// most a few plans (a beam). Each of them has a bound of the regret of having dropped others
-// (front.h), which gives a lower bound of the best plan's time. Where blocks of operations repeat
+// The search adds one operation at a time. It compares partial plans that lead to the same state
+// (states.h) by their cost so far, and by the part of it that can still hide later costs
+// (advantage.h). It drops plans that another one dominates whatever follows. Each state holds at
+// most a few plans (a beam). Each plan has a bound of the regret of having dropped others
+// (front.h), which yields a lower bound of the best plan's time. Where blocks of operations repeat
 // and the front is the same before and after a block, further blocks need no work (sweep.h).
 #pragma once
 
@@ -18,37 +18,37 @@
 namespace hidup {
 
 struct DynamicOptions {
-  // Plans that a state keeps (beam width); 0: all that are not dominated, the exact search. With 1
-  // steps are up to 1.3 % slower; 4 takes 13 % longer and finds no faster ones.
+  // The number of plans per state (beam width); 0: all undominated ones, for an exact search. With
+  // 1, steps are up to 1.3 % slower; 4 takes 13 % longer and finds no faster ones.
   size_t width = 2;
-  // States that are kept; 0: all. 80 takes up to twice as long and finds the same.
+  // The number of states; 0: all. 80 takes up to twice as long and finds the same.
   size_t states = 40;
-  // Relaxations that are solved for the lower bound. With 2 it is up to 7 % lower; 8 give the same.
+  // The number of relaxations for the lower bound. With 2 it is up to 7 % lower; 8 give the same.
   int bounds = 4;
-  size_t bound_work = std::numeric_limits<size_t>::max();  // of one of them (Expander::work())
-  // No more of them where the best plan is above the bound by no more than this part. A smaller gap
-  // is below the errors of predictions; 0.001 and 0.02 find the same in the same time.
+  size_t bound_work = std::numeric_limits<size_t>::max();  // of one relaxation (Expander::work())
+  // Relaxation ends where the best plan is above the bound by at most this part. Smaller gaps are
+  // below the errors of predictions; 0.001 and 0.02 find the same in the same time.
   double gap = 0.005;
-  Deadline deadline = {};  // of all but the first sweep
+  Deadline deadline = {};  // for everything but the first sweep
 };
 
 struct FoundPlan {
   Plan plan;
   Evaluation cost;
-  const char* by = "";  // who found it, where the caller names its finders
+  const char* by = "";  // the finder, if the caller names finders
 };
 
 struct DynamicResult {
-  std::vector<FoundPlan> plans;  // best first, all different; empty: no plan fits in the memory
+  std::vector<FoundPlan> plans;  // best first, all different; empty: no plan fits in memory
   double lower_bound = 0.0;      // of the seconds of every plan; certify() raises it
-  // Seconds that a byte costs: the least price that was tried at which the best plan fits.
+  // The price of a byte in seconds: the least price tried at which the best plan fits.
   double memory_multiplier = 0.0;
-  double least_bytes = 0.0;  // without plans: the least that a plan was found to need
-  size_t expanded = 0;       // operations whose fronts were computed; the rest were repeats
+  double least_bytes = 0.0;  // without plans: the least bytes of any plan found
+  size_t expanded = 0;       // operations whose fronts were computed; the others repeat
   size_t largest_front = 0;  // plans
 };
 
-// Throws Error(internal) as check_problem() does.
+// Throws Error(internal) under the conditions of check_problem().
 DynamicResult solve(const Problem& problem, const DynamicOptions& options);
 
 }  // namespace hidup

@@ -8,8 +8,8 @@
 namespace hidup {
 namespace {
 
-// Whether a is at least as good as b, whatever comes. A second of a message costs at most a second
-// (problem.h), and one of an update always does: what a sends more it may make up for there.
+// Returns true where a is at least as good as b, whatever follows. A second of a message costs at
+// most a second (problem.h), a second of an update exactly one: shorter updates offset messages.
 bool dominates(const Choice& a, const Choice& b, const SweepOptions& options) {
   const auto same = [](const InputLayouts& x, const InputLayouts& y) {
     return x.required == y.required && x.gradient == y.gradient;
@@ -193,7 +193,7 @@ Expander::Steps Expander::steps_of(size_t op, const States& before) {
   return steps;
 }
 
-// What every choice does to the tensors that the operation reads, in this state.
+// Finds the effects of every choice on the tensors that the operation reads in this state.
 void Expander::find_rows(size_t op, const Steps& steps, const StatusId* statuses,
                          Rows& rows) const {
   rows.clear();
@@ -205,7 +205,7 @@ void Expander::find_rows(size_t op, const Steps& steps, const StatusId* statuses
   }
 }
 
-// Calls visit(state, index of the choice, the changes of what is read, the next state).
+// Calls visit(state, index of the choice, the changes of the tensors read, the next state).
 template <typename Visit>
 void Expander::for_steps(size_t op, const Steps& steps, const States& before, States& after,
                          Visit visit) const {
@@ -222,7 +222,7 @@ void Expander::for_steps(size_t op, const Steps& steps, const States& before, St
                  : move.from == Move::From::read ? rows[move.slot][c].status
                                                  : steps.outputs[c];
       }
-      // Choices may differ in storages only.
+      // Consecutive choices may differ in storages only, which leads to the same state.
       if (after.size() == 0 || !States::same(key.data(), after.key(to), key.size())) {
         to = after.find_or_add(key.data());
       }
@@ -273,7 +273,7 @@ Front Expander::expand_additive(size_t op, const Front& before) {
   return front;
 }
 
-// False if the plan needs too much memory.
+// Returns false where the plan needs too much memory.
 bool Expander::continue_with(size_t op, int32_t number, const Addition& reshards,
                              PartialPlan& plan) {
   const Choice& choice = problem_.choices_of(op).choices[static_cast<size_t>(number)];
@@ -319,7 +319,7 @@ void Expander::find_continuations(size_t op, const Front& before, States& after)
   const auto plans_of = [&](size_t state) { return before.begin[state + 1] - before.begin[state]; };
   std::vector<uint32_t> next_states;  // per state and choice
   next_states.reserve(before.states.size() * steps.choices.size());
-  std::vector<uint32_t> counts;  // of plans, per next state
+  std::vector<uint32_t> counts;  // plans per next state
   for_steps(op, steps, before.states, after,
             [&](size_t state, size_t /*choice*/, const Rows& /*rows*/, uint32_t to) {
               next_states.push_back(to);

@@ -1,5 +1,4 @@
-// One step of the dynamic programming: every plan that is kept continues with every choice of an
-// operation.
+// Extends every partial plan with every choice of an operation.
 #pragma once
 
 #include <cstdint>
@@ -12,32 +11,32 @@
 
 namespace hidup {
 
-// The partial plans that are kept, by state.
+// The partial plans by state.
 struct Front {
   explicit Front(size_t tensors) : states(tensors) {}
   States states;
-  std::vector<uint32_t> begin = {0};  // where the plans of each state begin, and where they end
+  std::vector<uint32_t> begin = {0};  // where the plans of each state begin; the last is the end
   std::vector<PartialPlan> plans;
 };
 
-// How a partial plan came about, to reconstruct the whole plan.
+// The origin of a partial plan, to reconstruct the whole plan.
 struct BackPointer {
   uint32_t parent = 0;
   int32_t choice = 0;
 };
 
-// What the dynamic programming may keep, and what it minimizes.
+// The limits and the objective of a sweep.
 struct SweepOptions {
-  size_t width = 0;     // plans per state (beam width); 0: all that are not dominated
+  size_t width = 0;     // plans per state (beam width); 0: all undominated ones
   size_t states = 0;    // 0: all
-  bool memory = false;  // whether every plan must keep Problem::memory_limit
-  // Seconds that a byte of memory costs: the Lagrange multiplier of the memory limit.
+  bool memory = false;  // true: every plan must meet Problem::memory_limit
+  // The price of a byte in seconds: the Lagrange multiplier of the memory limit.
   double memory_multiplier = 0.0;
   bool certified =
-      false;              // stop where the lower bound would be lost: no state is dropped, no guess
-  bool additive = false;  // nothing overlaps: costs add up (relax.h)
-  bool bound_only = false;  // prune_for_bound(): the plans are none of the problem
-  // Where the sweep stops: after that much work (Expander::work()), or at the deadline.
+      false;  // stop where the lower bound would be lost: drop no states, guess no blocks
+  bool additive = false;    // costs add up without overlap (relax.h)
+  bool bound_only = false;  // prune_for_bound(): results are bounds, no plans
+  // The sweep stops after this work (Expander::work()), or at the deadline.
   size_t work = std::numeric_limits<size_t>::max();
   Deadline deadline = {};
 };
@@ -47,50 +46,49 @@ class Expander {
   Expander(const Problem& problem, const SweepOptions& options);
 
   Front first() const;
-  // From the partial plans before the operation to the partial plans that include it.
+  // Extends the partial plans before the operation to those that include it.
   Front expand(size_t op, const Front& before);
 
-  // Whether a message was not hidden in the pass since the last call of forget_exposed().
+  // Return true where a message was exposed in the pass since the last call of forget_exposed().
   bool exposed_forward() const { return exposed_forward_; }
   bool exposed_backward() const { return exposed_backward_; }
   void forget_exposed() { exposed_forward_ = exposed_backward_ = false; }
-  // Whether states were dropped: then the regrets of the plans bound nothing.
+  // Returns true where states were dropped, so that the regrets of plans bound nothing.
   bool dropped_states() const { return dropped_states_; }
-  // Whether SweepOptions::width may have left plans out.
+  // Returns true where SweepOptions::width may have excluded plans.
   bool narrowed() const { return narrowed_; }
-  // Partial plans that were made, and pairs of them that were compared.
+  // Returns the number of partial plans made plus the pairs of them compared.
   size_t work() const { return work_; }
 
  private:
-  // Every plan with every choice, by the state that it leads to. The memory of the plans is used
-  // again for the next operation.
+  // Every plan with every choice, by next state. Operations share its memory.
   struct Continuations {
     std::vector<uint32_t> begin, end;  // per state, in `plans`
-    std::vector<double> fastest_s;     // per state; infinite where there is no plan
+    std::vector<double> fastest_s;     // per state; infinite without plans
     std::vector<PartialPlan> plans;
 
     void make_room(const std::vector<uint32_t>& counts);
   };
-  // What reading does to a tensor of one status.
+  // The effect of a read on a tensor of one status.
   struct Change {
     StatusId status = 0;
     Addition addition;
-    double seconds = 0.0;  // of the whole addition, in an additive problem
+    double seconds = 0.0;  // of the whole addition, in additive problems
   };
-  // Of one tensor that the operation reads: a row per status that occurs, with a change per choice.
+  // The changes of one tensor read: a row per occurring status, with a change per choice.
   struct Changes {
     std::vector<int32_t> row_of;
     std::vector<Change> changes;
   };
-  using Rows = std::vector<const Change*>;  // of one status each, per tensor that is read
-  // Where a status of the next state comes from.
+  using Rows = std::vector<const Change*>;  // one status each, per tensor that is read
+  // The source of a status of the next state.
   struct Move {
     size_t slot =
         0;  // in the state before, or the index among the tensors that the operation reads
     enum class From { state, read, output } from = From::state;
   };
 
-  // What every choice does to all tensors.
+  // The effects of every choice on all tensors.
   struct Steps {
     const std::vector<int>& choices;
     std::vector<Move> moves;
@@ -101,14 +99,14 @@ class Expander {
   const std::vector<int>& usable(size_t op) const {
     return usable_[static_cast<size_t>(problem_.ops[op].kind)];
   }
-  // Bounds for operations to come.
+  // Bounds for the remaining operations.
   struct Remaining {
     RemainingWork forward, backward;
-    double bytes = 0.0;  // a lower bound
+    double bytes = 0.0;  // lower bound
   };
   void find_usable();
   void find_remaining();
-  Remaining remaining_of(size_t op) const;  // of it alone
+  Remaining remaining_of(size_t op) const;  // only of `op`
   Comparison comparison(size_t op) const;
   Changes changes_of(size_t op, const ReadTensor& tensor, const States& states);
   std::vector<Move> moves_of(size_t op) const;
@@ -120,9 +118,9 @@ class Expander {
   Front expand_additive(size_t op, const Front& before);
   bool continue_with(size_t op, int32_t number, const Addition& reshards, PartialPlan& plan);
   void find_continuations(size_t op, const Front& before, States& after);
-  // Which ones SweepOptions::states keeps, of states whose fastest plans take these seconds.
+  // Returns the states that SweepOptions::states allows, given the seconds of their fastest plans.
   std::vector<bool> fastest_states(const std::vector<double>& fastest_s) const;
-  // In an additive problem: drops states that cost more than another state with all conversions.
+  // For additive problems: drops states that cost more than another state with all conversions.
   void drop_convertible(size_t op, Front& front) const;
   static States with_states(const States& states, const std::vector<bool>& kept);
 
@@ -131,8 +129,8 @@ class Expander {
   const Turns forward_turns_, backward_turns_;
   const Liveness liveness_;
   Statuses statuses_;
-  std::vector<std::vector<int>> usable_;  // per kind: choices that no other one dominates
-  std::vector<Remaining> remaining_;      // per operation: of it and all later ones
+  std::vector<std::vector<int>> usable_;  // per kind: undominated choices
+  std::vector<Remaining> remaining_;      // per operation, with all later ones
   Continuations continuations_;
   bool exposed_forward_ = false, exposed_backward_ = false;
   bool dropped_states_ = false, narrowed_ = false;

@@ -11,7 +11,7 @@ void add_regret(PartialPlan& kept, const PartialPlan& dropped, double bound) {
   kept.regret = std::max(kept.regret, dropped.regret + bound);
 }
 
-// A plan with the numbers that it is compared by.
+// A plan's numbers for comparisons.
 struct Compared {
   Compared(const PartialPlan& plan, const Comparison& by)
       : seconds(plan.seconds),
@@ -33,14 +33,14 @@ double regret_bound(const Compared& kept, const Compared& dropped, const Compari
                       : bound + advantage(dropped.backward, kept.backward, by.backward_turns);
 }
 
-// The plans that no other one dominates, so far.
+// The undominated plans so far.
 class Undominated {
  public:
   explicit Undominated(const Comparison& by) : by_(by) {}
 
-  // No plan that was offered before may be slower.
+  // Offers a plan that is no faster than those offered before.
   void offer(const PartialPlan& plan) {
-    // Of those that dominate it, the one whose regret that raises least.
+    // Finds the dominating plan whose regret grows least.
     size_t best = tried_.size();
     double least = std::numeric_limits<double>::infinity();
     const Compared self(plan, by_);
@@ -69,19 +69,19 @@ class Undominated {
  private:
   const Comparison& by_;
   std::vector<PartialPlan> plans_;
-  std::vector<Compared> numbers_;  // of the plans
-  std::vector<uint32_t> tried_;    // of the plans, those first that dominated another one last
+  std::vector<Compared> numbers_;  // of plans_
+  std::vector<uint32_t> tried_;    // indices of plans_, the latest to dominate first
   size_t compared_ = 0;
 };
 
-// Leaves the plans that no other one dominates, in the order of seconds. Returns the comparisons.
+// Drops dominated plans and sorts the rest by seconds. Returns the number of comparisons.
 size_t drop_dominated(std::vector<PartialPlan>& plans, const Comparison& by) {
-  std::vector<std::pair<double, uint32_t>> order;  // plans are large, and few of them stay
+  std::vector<std::pair<double, uint32_t>> order;  // plans are large, and few remain
   order.reserve(plans.size());
   for (const PartialPlan& plan : plans) {
     order.emplace_back(plan.seconds, static_cast<uint32_t>(order.size()));
   }
-  // The operators of a pair of doubles ask for NaN, too: that takes longer.
+  // Comparing pairs of doubles with operators checks for NaN, which takes longer.
   std::ranges::sort(order, [](const auto& a, const auto& b) {
     return a.first < b.first || (a.first == b.first && a.second < b.second);
   });
@@ -93,8 +93,8 @@ size_t drop_dominated(std::vector<PartialPlan>& plans, const Comparison& by) {
   return undominated.compared();
 }
 
-// Starts with the fastest plan and adds, again and again, the plan of the largest regret
-// (farthest-first traversal: Gonzalez, Theoretical Computer Science 38, 1985).
+// Starts with the fastest plan and repeatedly adds the plan of the largest regret (farthest-first
+// traversal: Gonzalez, Theoretical Computer Science 38, 1985).
 void keep_few(std::vector<PartialPlan>& plans, size_t width, const Comparison& by) {
   struct Nearest {
     size_t kept = 0;
@@ -138,13 +138,13 @@ void keep_few(std::vector<PartialPlan>& plans, size_t width, const Comparison& b
   plans.resize(count);
 }
 
-// Merges plans until `width` are left, those first for which the least must be raised.
+// Merges plans until `width` are left, those of the least raise first.
 class Merger {
  public:
   Merger(std::vector<PartialPlan>& plans, const Comparison& by)
       : plans_(plans), by_(by), merged_(plans.size()), nearest_(plans.size()) {}
 
-  // Returns how many pairs of plans it compared.
+  // Returns the number of pairs of plans compared.
   size_t run(size_t width) {
     for (size_t p = 0; p < plans_.size(); ++p) {
       find_nearest(p);
@@ -185,7 +185,7 @@ class Merger {
     return plan;
   }
 
-  // How much plan a is raised to have what plan b has.
+  // Returns the seconds to raise plan a by, to have plan b's open_compute.
   static double raise_of(const PartialPlan& a, const PartialPlan& b) {
     return std::max(0.0, b.forward.open_compute - a.forward.open_compute) +
            std::max(0.0, b.backward.open_compute - a.backward.open_compute);
@@ -199,7 +199,7 @@ class Merger {
       }
     }
   }
-  // By `kept`, if that dominates it when raised less than the nearest so far.
+  // Makes `kept` the nearest if it dominates `dropped` after a smaller raise than the present one.
   void offer(size_t kept, size_t dropped) {
     const PartialPlan& plan = plans_[kept];
     const PartialPlan& other = plans_[dropped];
@@ -245,7 +245,7 @@ class Merger {
   std::vector<PartialPlan>& plans_;
   const Comparison& by_;
   std::vector<bool> merged_;
-  std::vector<Nearest> nearest_;  // by which each plan would be dropped
+  std::vector<Nearest> nearest_;  // the best plan to replace each plan
   size_t compared_ = 0;
 };
 

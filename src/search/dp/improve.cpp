@@ -7,9 +7,8 @@
 namespace hidup {
 namespace {
 
-// The fastest plans, which are crossed, and the evenly spaced cuts that are tried first; then
-// follow finer ones around the best. Half and twice of either find the same plans on the shipped
-// decks.
+// The number of fastest plans to cross, and of evenly spaced first cuts; finer cuts around the best
+// follow. Half and twice of either find the same plans on the shipped decks.
 constexpr size_t kParents = 8;
 constexpr size_t kCuts = 16;
 
@@ -23,7 +22,7 @@ class Crossover {
 
   std::vector<FoundPlan> run() {
     std::vector<FoundPlan> all;
-    // The best plan is crossed with all others, and again where that gave a better one.
+    // Crosses the best plan with all others, and repeats that for a better one.
     for (bool better = !parents_.empty(); better;) {
       better = false;
       const FoundPlan best = parents_[0];
@@ -47,7 +46,7 @@ class Crossover {
   }
 
  private:
-  // A better plan by at least this factor is crossed again. 0.99 and 0.9999 find the same.
+  // A plan better by at least this factor is crossed again. 0.99 and 0.9999 find the same.
   static constexpr double kWorthwhile = 0.999;
 
   static void sort(std::vector<FoundPlan>& plans) {
@@ -68,7 +67,7 @@ class Crossover {
                                                : std::nullopt;
   }
 
-  // The best of the cuts that are tried.
+  // Returns the best plan of the cuts tried.
   std::optional<FoundPlan> cross(const FoundPlan& first, const FoundPlan& then) {
     const size_t count = problem_.ops.size();
     std::optional<FoundPlan> best;

@@ -1,4 +1,4 @@
-// Better plans from good ones.
+// Improves good plans.
 #pragma once
 
 #include <cstddef>
@@ -8,16 +8,16 @@
 
 namespace hidup {
 
-// One-point crossover, as in genetic algorithms, as long as it helps: the first operations as in
-// one plan, the others as in another, cut where the result is fastest. Good plans often are of this
-// kind: few messages where nothing hides them, little computation elsewhere. Returns the plans that
-// it finds and that fit in the memory, fastest first. `evaluations`: an upper limit of the
-// operations that are evaluated, over all plans.
+// Combines plans by one-point crossover, as in genetic algorithms, while that helps: the first
+// operations follow one plan, the others another, cut where the result is fastest. Good plans often
+// look like this: few messages where nothing hides them, little computation elsewhere. Returns the
+// plans found that fit in memory, fastest first. `evaluations`: the most operations to evaluate,
+// over all plans.
 std::vector<FoundPlan> crossover(const Problem& problem, const std::vector<FoundPlan>& plans,
                                  size_t evaluations);
 
-// Plans in which all operations of one kind have another choice, and the others are as given.
-// Returns the `count` fastest that fit in the memory, at most one per kind.
+// Changes the choice of all operations of one kind at a time. Returns the `count` fastest plans
+// that fit in memory, at most one per kind.
 std::vector<FoundPlan> variations(const Problem& problem, const Plan& plan, size_t count);
 
 }  // namespace hidup

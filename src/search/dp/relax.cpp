@@ -7,7 +7,7 @@
 namespace hidup {
 namespace {
 
-// The factors of seconds in the relaxed problem.
+// Factors on seconds in the relaxed problem.
 struct Factors {
   Factors(const Problem& problem, double weight)
       : compute(problem.interference + (1.0 - problem.interference) * weight),
@@ -53,7 +53,7 @@ Problem without_overlap(const Problem& problem, const Weights& weights) {
 
 std::vector<int> least_communication_choices(const Problem& problem) {
   std::vector<int> chosen;
-  std::vector<int> layouts;  // of the outputs
+  std::vector<int> layouts;  // of outputs
   for (size_t op = 0; op < problem.ops.size(); ++op) {
     const std::vector<Choice>& choices = problem.choices_of(op).choices;
     const auto added = [&](const Choice& choice) {
@@ -93,7 +93,7 @@ double least_value(const std::vector<CuttingPlane>& planes, const Weights& weigh
 }
 
 Weights highest_weights(const std::vector<CuttingPlane>& planes) {
-  constexpr int kSteps = 64;  // per weight; with 16 lower bounds are 1 to 2 % lower
+  constexpr int kSteps = 64;  // per weight; with 16, lower bounds are 1 to 2 % lower
   Weights best;
   double most = -std::numeric_limits<double>::infinity();
   for (int f = 0; f <= kSteps; ++f) {

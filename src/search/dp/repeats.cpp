@@ -5,10 +5,10 @@
 namespace hidup {
 namespace {
 
-// Operations of a block; the time grows with it. A layer with experts has about 20.
+// The most operations of a block; time grows with it. A layer with experts has about 20.
 constexpr size_t kLongestPeriod = 512;
-// The front before the first block differs from all others. It is seen to repeat behind the second
-// block at the earliest, and can be skipped from the third on.
+// The front before the first block differs from all others. Repetition shows after the second block
+// at the earliest, so blocks can be skipped from the third on.
 constexpr size_t kFewestBlocks = 3;
 
 uint64_t mix(uint64_t hash, uint64_t value) {
@@ -16,7 +16,7 @@ uint64_t mix(uint64_t hash, uint64_t value) {
   return hash ^ (hash >> 29U);
 }
 
-// The repeat from `begin` on that covers most operations; of equal ones the shortest period.
+// Returns the repeat from `begin` that covers most operations; of equal ones the shortest period.
 Repeat longest_repeat(const std::vector<uint64_t>& sequence, size_t begin) {
   Repeat best{begin, 1, 1};
   const size_t rest = sequence.size() - begin;
@@ -55,7 +55,7 @@ uint64_t combined(uint64_t signature, uint64_t number) {
 std::vector<uint64_t> signatures_of(const Problem& problem) {
   const size_t count = problem.ops.size();
   std::vector<uint64_t> signatures(count);
-  std::vector<uint64_t> read(count);  // per operation: who reads its output
+  std::vector<uint64_t> read(count);  // per operation: the readers of its output
   for (size_t op = 0; op < count; ++op) {
     const SearchOp& self = problem.ops[op];
     for (size_t i = 0; i < self.inputs.size(); ++i) {

@@ -1,4 +1,4 @@
-// Repeated blocks of operations, like the layers of a model.
+// Finds repeated blocks of operations, such as the layers of a model.
 #pragma once
 
 #include <cstddef>
@@ -9,21 +9,21 @@
 
 namespace hidup {
 
-// Operations [begin, begin + count * period) whose blocks of `period` are equal.
+// Operations [begin, begin + count * period), made of equal blocks of `period` operations.
 struct Repeat {
   size_t begin = 0;
   size_t period = 1;
   size_t count = 1;  // at least 3
 };
 
-// The repeats of a sequence, which do not overlap.
+// Returns the repeats of a sequence; they do not overlap.
 std::vector<Repeat> find_repeats(const std::vector<uint64_t>& sequence);
 
-// A number per operation. It is equal for operations that the search treats alike: they have the
-// same choices; what they read was written equally far before them, with the same choices, and has
-// the same other readers; and their output is read equally far behind them.
+// Returns a number per operation, equal for operations that the search treats alike. Their choices
+// are the same. Their inputs have equally distant producers, with the same choices and the same
+// other readers. Their outputs have equally distant readers.
 std::vector<uint64_t> signatures_of(const Problem& problem);
-// A signature that depends on the number, too.
+// Returns a signature that also depends on the number.
 uint64_t combined(uint64_t signature, uint64_t number);
 
 }  // namespace hidup

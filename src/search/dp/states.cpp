@@ -9,8 +9,8 @@
 namespace hidup {
 namespace {
 
-// Removes the layouts that no later operation requires, and those to which a reshard costs nothing.
-// Fewer states are different then.
+// Removes layouts that no later operation requires or that free reshards reach, so that fewer
+// states differ.
 void forget(LayoutSet& done, const LayoutSet& later, const Reshards& reshards, int written) {
   done.keep_if([&](int read) {
     const Reshard& reshard = reshards.between(written, read);
@@ -18,8 +18,8 @@ void forget(LayoutSet& done, const LayoutSet& later, const Reshards& reshards, i
   });
 }
 
-// Per kind of operations and input: the layouts that some choice requires, and leaves the gradient
-// in.
+// Returns, per kind of operations and input, the layouts in which some choice requires the input or
+// leaves its gradient.
 std::vector<std::vector<LaterLayouts>> possible_layouts(const Problem& problem) {
   std::vector<std::vector<LaterLayouts>> possible;
   for (const OpChoices& kind : problem.kinds) {
@@ -38,7 +38,7 @@ std::vector<std::vector<LaterLayouts>> possible_layouts(const Problem& problem) 
   return possible;
 }
 
-// What the operation reads, each tensor once, with the layouts that later readers may require.
+// Returns the operation's tensors, each once, with the layouts that later readers may require.
 std::vector<ReadTensor> tensors_read(const SearchOp& op, const std::vector<LaterLayouts>& later,
                                      const std::vector<bool>& has_later) {
   std::vector<ReadTensor> read;

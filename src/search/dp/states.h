@@ -1,5 +1,4 @@
-// The state of the dynamic programming: the layouts of the live tensors, which is all that the rest
-// of a plan depends on.
+// The states of the dynamic programming: layouts of live tensors, all that later operations see.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +13,9 @@ namespace hidup {
 
 // A live tensor.
 struct TensorStatus {
-  int layout = 0;  // in which its operation wrote it
-  // The layouts to which the tensor, and its gradient, have been brought already, as far as a later
-  // reader may require them.
+  int layout = 0;  // the layout that its operation wrote
+  // Layouts to which the tensor, and its gradient, were already resharded, as far as later readers
+  // may require them.
   LayoutSet forward, backward;
 };
 using StatusId = uint32_t;
@@ -33,14 +32,14 @@ class Statuses {
   std::map<std::tuple<int, LayoutSet, LayoutSet>, StatusId> ids_;
 };
 
-// What the reshards of an operation's inputs add to a plan: seconds and bytes.
+// Seconds and bytes that the reshards of an operation's inputs add to a plan.
 struct Addition {
   double forward_comm = 0.0, forward_compute = 0.0;
   double backward_comm = 0.0, backward_compute = 0.0;
   double bytes = 0.0;
 };
 
-// The layouts in which later readers may require a tensor, and leave its gradient.
+// Layouts in which later readers may require a tensor and leave its gradient.
 struct LaterLayouts {
   LayoutSet required, gradient;
 };
@@ -48,27 +47,27 @@ struct LaterLayouts {
 // A tensor that an operation reads.
 struct ReadTensor {
   size_t producer = 0;
-  size_t slot = 0;             // among the tensors that are live before the operation
+  size_t slot = 0;             // among the live tensors before the operation
   std::vector<size_t> inputs;  // the operation's inputs that are this tensor
   LaterLayouts later;
   bool last = false;  // no later operation reads it
 };
 
-// Which tensors are live, per operation.
+// The live tensors per operation.
 struct Liveness {
-  std::vector<std::vector<size_t>> live;         // before it; a tensor goes by its operation
-  std::vector<std::vector<ReadTensor>> read;     // the tensors that it reads
+  std::vector<std::vector<size_t>> live;         // before it; a tensor has its operation's number
+  std::vector<std::vector<ReadTensor>> read;     // tensors that it reads
   std::vector<std::vector<LaterLayouts>> later;  // of the live tensors
-  std::vector<bool> is_read;                     // whether its output is read at all
+  std::vector<bool> is_read;                     // an operation reads its output
 };
 Liveness liveness_of(const Problem& problem);
 
-// The states of a front. A state is a status per live tensor, in the order of Liveness::live.
+// The states of a front. A state has a status per live tensor, in the order of Liveness::live.
 class States {
  public:
   explicit States(size_t tensors) : tensors_(tensors), table_(kFirstTable, kNone) {}
 
-  // For so few numbers faster than std::equal(), which calls memcmp().
+  // Compares few numbers faster than std::equal(), which calls memcmp().
   static bool same(const StatusId* a, const StatusId* b, size_t tensors) {
     size_t t = 0;
     while (t < tensors && a[t] == b[t]) {
@@ -76,7 +75,7 @@ class States {
     }
     return t == tensors;
   }
-  // The state's number; adds the state if it is new.
+  // Returns the state's number; adds new states.
   uint32_t find_or_add(const StatusId* key);
   const StatusId* key(size_t state) const { return keys_.data() + state * tensors_; }
   size_t size() const { return count_; }
@@ -95,15 +94,15 @@ class States {
   size_t tensors_;
   size_t count_ = 0;
   std::vector<StatusId> keys_;
-  std::vector<uint32_t> table_;  // open addressing; its size is a power of two
+  std::vector<uint32_t> table_;  // open addressing; size a power of two
 };
 
-// An upper bound of what later reads of a tensor cost more in status a than in status b, in an
-// additive problem: each layout is paid for once. memory_multiplier: see SweepOptions.
+// Returns an upper bound of the extra cost of later reads of a tensor in status a over status b, in
+// an additive problem: each layout is paid for once. memory_multiplier: see SweepOptions.
 double conversion(const TensorCosts& costs, const LaterLayouts& later, const TensorStatus& a,
                   const TensorStatus& b, double memory_multiplier);
 
-// The status of a tensor after an operation read it by this choice. Adds the reshards to
+// Returns a tensor's status after an operation reads it by this choice. Adds reshards to
 // `addition`.
 TensorStatus read_tensor(const Problem& problem, const ReadTensor& tensor, const Choice& choice,
                          TensorStatus status, Addition& addition);

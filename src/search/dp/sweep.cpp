@@ -9,12 +9,12 @@
 namespace hidup {
 namespace {
 
-// Blocks after which a front may repeat. 8 finds the same; 2 leads to another plan for bert near
-// its memory limit, 0.5 % slower.
+// The most blocks after which a front may repeat. 8 finds the same; 2 leads to another plan for
+// bert near its memory limit, 0.5 % slower.
 constexpr size_t kLongestFrontPeriod = 4;
-// Differences of rounding: a part of the seconds that a block takes.
+// Rounding differences, relative to the seconds of a block.
 constexpr double kPaceRounding = 1e-9;
-// The fastest plan has settled if two blocks take equally long but for this part. 1e-8 finds the
+// The fastest plan has settled if two blocks take equally long within this part. 1e-8 finds the
 // same; with 1e-4 the objective of bert on two axes is 0.4 % higher.
 constexpr double kSettled = 1e-6;
 
@@ -26,7 +26,7 @@ double fastest(const Front& front) {
   return seconds;
 }
 
-// Whether a number has grown by the same amount in all plans; `growth` is that amount.
+// Returns true where a number grows by the same amount, `growth`, in all plans.
 template <typename Number>
 bool grown_alike(const Front& before, const Front& now, double tolerance, Number number,
                  double& growth) {
@@ -50,7 +50,7 @@ Sweep::Sweep(const Problem& problem, const SweepOptions& options)
 
 bool Sweep::run() {
   std::vector<Repeat> repeats;
-  if (!options_.memory) {  // memory is used up block by block: no front equals an earlier one
+  if (!options_.memory) {  // memory fills block by block, so no front repeats
     repeats = find_repeats(signatures_of(problem_));
   }
   auto repeat = repeats.begin();
@@ -139,7 +139,7 @@ Sweep::Period Sweep::period(const Snapshot& before, size_t block) const {
   const auto same = [&](auto number) {
     return grown_alike(old, front_, tolerance, number, growth) && std::abs(growth) <= tolerance;
   };
-  // Idle time may accumulate, if every message was hidden: then all later ones are hidden, too.
+  // Idle time may accumulate if every message was hidden: all later messages are then hidden, too.
   const auto accumulates = [&](auto spare, bool exposed, double& each) {
     return grown_alike(old, front_, tolerance, spare, each) &&
            (std::abs(each) <= tolerance || (each > 0.0 && !exposed));
@@ -217,7 +217,7 @@ bool add_if_it_fits(const Problem& problem, const Plan& plan, DynamicResult& fou
 
 void raise_bound(const Problem& problem, const SweepOptions& options, double bound,
                  DynamicResult& found) {
-  // More than sums in another order may differ by: 1e-16 for each of some 1e5 summands.
+  // Exceeds the rounding of sums in another order: 1e-16 for each of some 1e5 summands.
   constexpr double kRounding = 1e-9;
   // A plan that fits pays for no more than the memory limit.
   const double free =

@@ -1,4 +1,4 @@
-// One sweep of the dynamic programming over all operations; only solve() and certify() use it.
+// One sweep of the dynamic programming over all operations, for solve() and certify() only.
 #pragma once
 
 #include <deque>
@@ -14,10 +14,10 @@ class Sweep {
  public:
   Sweep(const Problem& problem, const SweepOptions& options);
 
-  // False if it stopped early: SweepOptions::certified, work, deadline.
+  // Returns false if it stopped early: SweepOptions::certified, work, deadline.
   bool run();
-  // Afterwards:
-  std::vector<Plan> plans() const;  // in the order of PartialPlan::seconds
+  // The following hold after run().
+  std::vector<Plan> plans() const;  // by rising PartialPlan::seconds
   bool has_bound() const { return !expander_.dropped_states() && !estimated_; }
   double bound() const;  // of PartialPlan::seconds, if has_bound()
   size_t expanded() const { return back_pointers_.size(); }
@@ -30,10 +30,10 @@ class Sweep {
   struct Snapshot {
     size_t block = 0;
     Front front;
-    // Whether a message was not hidden since then.
+    // True where a message was exposed since then.
     bool exposed_forward = false, exposed_backward = false;
   };
-  // A front that equals an earlier one but for what the blocks in between add.
+  // A front that equals an earlier one up to the cost of the blocks in between.
   struct Period {
     bool found = false;
     size_t blocks = 0;
@@ -41,11 +41,11 @@ class Sweep {
     double spare_forward = 0.0, spare_backward = 0.0;
   };
 
-  // Skips blocks if the front repeats. Returns how many operations it skipped.
+  // Skips blocks if the front repeats. Returns the number of operations skipped.
   size_t skip(const Repeat& repeat, size_t block);
   Period period(const Snapshot& before, size_t block) const;
-  // A guess: the fastest plan takes as much longer per block as before. The other plans then matter
-  // little, but the lower bound is lost.
+  // Guesses that the fastest plan grows per block as before. The other plans then matter little,
+  // but the lower bound is lost.
   Period estimate(size_t block) const;
 
   const Problem& problem_;
@@ -59,12 +59,12 @@ class Sweep {
   bool estimated_ = false;
 };
 
-// What sweeps find is gathered so. Returns whether the plan fits in the memory.
+// Adds a plan to the results of sweeps if it fits in memory. Returns true where it fits.
 bool add_if_it_fits(const Problem& problem, const Plan& plan, DynamicResult& found);
-// `bound`: of the seconds and of what the bytes cost in that sweep.
+// Raises the lower bound. `bound`: of the seconds plus the price of the bytes in that sweep.
 void raise_bound(const Problem& problem, const SweepOptions& options, double bound,
                  DynamicResult& found);
-// Puts the plans in their order.
+// Sorts the plans, best first.
 void put_in_order(DynamicResult& found);
 
 }  // namespace hidup

@@ -7,7 +7,7 @@
 namespace hidup {
 namespace {
 
-// Chooses the fastest route of every reshard, and remembers it.
+// Chooses and records the fastest route of every reshard.
 class FastestRoutes {
  public:
   FastestRoutes(const ReshardCosts& costs, const Mesh& mesh) : costs_(costs), mesh_(mesh) {}
@@ -23,7 +23,7 @@ class FastestRoutes {
     return chosen_.emplace_back(RouteChoice{from, demand.to, demand.bytes, fastest(demand)}).steps;
   }
 
-  // Strategy::routes by which chosen_route() gives the same.
+  // Returns the Strategy::routes for which chosen_route() gives the same routes.
   std::vector<RouteChoice> routes() && {
     std::vector<RouteChoice> routes;
     std::ranges::stable_sort(chosen_, {}, &RouteChoice::bytes);
@@ -36,7 +36,7 @@ class FastestRoutes {
   }
 
  private:
-  // The first of those that take least.
+  // Returns the first of the fastest routes.
   Route fastest(const RouteDemand& demand) const {
     std::vector<Route> routes = reshard_routes(demand.value.layout, demand.to, mesh_);
     if (routes.size() == 1) {

@@ -1,4 +1,4 @@
-// Which ways the values of a strategy go: along which axes, and by which algorithms.
+// Chooses the routes and algorithms of a strategy's messages.
 #pragma once
 
 #include "program/lower.h"
@@ -7,14 +7,14 @@
 
 namespace hidup {
 
-// The strategy's program. A strategy without algorithms gets those that take least time by the
-// costs (Strategy::algorithms), and on several axes one without routes the fastest way of every
-// reshard, where that is not one axis after the other (Strategy::routes): they are chosen while the
-// program is written.
+// Returns the strategy's program. While writing it, sets the fastest algorithms by the costs in a
+// strategy without any (Strategy::algorithms). On several axes it sets the fastest route of every
+// reshard in a strategy without routes, where that is not one axis after the other
+// (Strategy::routes).
 Program lower_by_costs(const Graph& graph, Strategy& strategy, const LoweringOptions& options,
                        const ReshardCosts& costs);
 
-// The strategy with the routes and algorithms that lower_by_costs() chooses.
+// Returns the strategy with the routes and algorithms that lower_by_costs() chooses.
 Strategy with_ways(const Graph& graph, Strategy strategy, const LoweringOptions& options,
                    const CostModel& costs);
 

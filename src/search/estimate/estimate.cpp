@@ -11,14 +11,14 @@
 namespace hidup {
 namespace {
 
-// How the strategy has the operation's input `input`; null: it does not store it.
+// Returns the strategy's entry for the operation's input; null where it has none.
 const ParameterStrategy* stored(const Op& op, size_t input, const Strategy& strategy) {
   const TensorId id = op.inputs[input];
   const auto at = std::ranges::lower_bound(strategy.parameters, id, {}, &ParameterStrategy::tensor);
   return at == strategy.parameters.end() || at->tensor != id ? nullptr : &*at;
 }
 
-// Whether the choice stores its parameters as the strategy does.
+// Returns true where the choice stores its parameters as the strategy does.
 bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& strategy) {
   for (size_t p = 0; p < meaning.inputs.size(); ++p) {
     const ParameterStrategy* parameter = stored(op, meaning.inputs[p], strategy);
@@ -119,11 +119,11 @@ std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& pr
     };
     if (!is_it(meanings[static_cast<size_t>(latest[kind])])) {
       auto found = std::ranges::find_if(meanings, is_it);
-      if (found == meanings.end()) {  // a problem without choices of memory
+      if (found == meanings.end()) {  // a problem without memory choices
         found = std::ranges::find_if(meanings, stores_so);
       }
       if (found == meanings.end()) {
-        found = std::ranges::find_if(meanings, computes_so);  // the first storage: as it is used
+        found = std::ranges::find_if(meanings, computes_so);  // the first storage is as used
       }
       if (found == meanings.end()) {
         return std::nullopt;

@@ -1,4 +1,4 @@
-// The simulated time, the planned memory and the objective of a strategy.
+// Simulated time, planned memory and objective of a strategy.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace hidup {
 
-// A strategy of a graph; or its parts on reduced graphs, which represent a deep graph.
+// A strategy of a graph, or its parts on the reduced graphs of a deep graph.
 struct StrategyParts {
   struct Part {
     const Graph* graph = nullptr;
@@ -23,22 +23,22 @@ struct StrategyParts {
   std::vector<Part> parts;
 };
 
-// `reduced`: reduced_graphs_of() the graph; if empty, the only part is the graph itself. It has to
-// outlive the result.
+// Returns the strategy's part on each graph of `reduced` (reduced_graphs_of()), or on the graph
+// itself if that is empty. The graphs must outlive the result.
 StrategyParts parts_of(const Graph& graph, const std::vector<ReducedGraph>& reduced,
                        const Strategy& strategy);
 StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& reduced,
                           std::string_view name, const Mesh& mesh, int microbatches);
 
-// The weighted sum over the parts, which get their routes and algorithms (lower_by_costs()).
-// `bytes`: takes planned_bytes(), unless it is null. Prediction::instructions stays empty.
+// Returns the weighted sum over the parts, and sets their routes and algorithms (lower_by_costs()).
+// `bytes`: receives planned_bytes(), unless null. Prediction::instructions stays empty.
 Prediction simulated(StrategyParts& parts, const ReshardCosts& costs,
                      const LoweringOptions& lowering, int64_t* bytes = nullptr);
-// Bytes of the first rank, which has the largest shards.
+// Returns the bytes of the first rank, which has the largest shards.
 int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering);
 
-// The choices that stand for the strategy; none where the problem lacks one. A parameter that no
-// choice stores as the strategy does is taken to be stored as it is used.
+// Returns the problem's choices for the strategy; none where it lacks one. A parameter without a
+// choice of its storage counts as stored as used.
 std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& problem,
                                            const BuiltProblem& built, const Strategy& strategy);
 

@@ -12,13 +12,12 @@
 namespace hidup {
 namespace {
 
-// Equal blocks that are kept: two at each end, for the first and the last one differ from the
-// others by their neighbours. The further reduced graphs have one block more. With 2 and 6 the
-// predictions are the same.
+// The equal blocks that remain: two at each end, as the first and the last have other neighbours.
+// The further reduced graphs have one block more. 2 and 6 give the same predictions.
 constexpr size_t kKept = 4;
 constexpr size_t kMore = 5;
-// Operations that must be removed at least. With 100 a graph of 12 layers counts as deep, whose
-// variations are not simulated: steps are up to 1.4 % slower. 400 changes nothing.
+// The fewest operations to remove. With 100, a graph of 12 layers counts as deep and gets no
+// simulated variations: steps are up to 1.4 % slower. 400 changes nothing.
 constexpr size_t kWorth = 200;
 
 size_t index(int32_t id) {
@@ -31,7 +30,7 @@ class GraphReducer {
   GraphReducer(const Graph& graph, const std::vector<uint64_t>& signatures)
       : graph_(graph), signatures_(signatures) {}
 
-  // None where an operation that stays would read something else than before.
+  // Returns none where a remaining operation would have other inputs.
   std::optional<ReducedGraph> run(const std::vector<Repeat>& left_out, double weight) {
     find_stand_ins(left_out);
     ReducedGraph reduced{.graph = Graph(graph_.name()), .weight = weight};
@@ -71,7 +70,7 @@ class GraphReducer {
   }
 
  private:
-  // Per operation the one that is read instead: itself where it is kept.
+  // Finds the operation read in place of each; itself where it remains.
   void find_stand_ins(const std::vector<Repeat>& left_out) {
     stand_in_.resize(graph_.ops().size());
     size_t op = 0;
@@ -121,8 +120,7 @@ std::vector<ReducedGraph> reduced_graphs_of(const Graph& graph,
   std::erase_if(repeats, [](const Repeat& repeat) {
     return repeat.count <= kMore || (repeat.count - kMore) * repeat.period < kWorth;
   });
-  // The first reduced graph keeps kKept blocks of every repeat. Each further one keeps kMore blocks
-  // of one repeat.
+  // The first reduced graph has kKept blocks of every repeat, each further one kMore blocks of one.
   const auto left_out = [](const Repeat& repeat, size_t kept) {
     return Repeat{repeat.begin + kKept / 2 * repeat.period, repeat.period, repeat.count - kept};
   };
@@ -205,7 +203,7 @@ void add_choices(Key& key, const Op& op, const OpStrategy& op_strategy, const St
 }  // namespace
 
 std::vector<uint64_t> signatures_of(const Graph& graph, const Strategy* strategy) {
-  Problem problem;  // as much of it as signatures need
+  Problem problem;  // only the fields that signatures need
   std::unordered_map<std::string, int> kinds;
   for (size_t op = 0; op < graph.ops().size(); ++op) {
     const Op& self = graph.ops()[op];

@@ -1,5 +1,4 @@
-// Deep graphs are represented by shallow ones: what a step of a graph with many equal blocks takes
-// is extrapolated from graphs with few of these blocks.
+// Reduced graphs, from which costs of deep graphs with many equal blocks are extrapolated.
 #pragma once
 
 #include <cstdint>
@@ -15,33 +14,32 @@ namespace hidup {
 // block before it instead.
 struct ReducedGraph {
   Graph graph;
-  std::vector<OpId> ops;          // per operation: its number in the whole graph
-  std::vector<TensorId> tensors;  // per tensor: its number in the whole graph
-  // Per operation of the whole graph: the number here of the one that is equal to it.
+  std::vector<OpId> ops;          // per operation, its number in the whole graph
+  std::vector<TensorId> tensors;  // per tensor, its number in the whole graph
+  // Per operation of the whole graph, the number of the equal operation here.
   std::vector<OpId> stand_ins;
   double weight = 1.0;  // in the extrapolation
 };
 
-// A quantity of the whole graph that grows linearly with the number of blocks (seconds of a step,
-// bytes) is the weighted sum of the same quantity of the reduced graphs: a line through two depths.
-// `signatures`: per operation, equal for operations that are alike (repeats.h). The result is
-// approximate, because buckets of gradients end at bucket_bytes, not with blocks;
-// tests/search/reduced_graph_test.cpp has its error. Empty where too few operations would be
-// removed.
+// Returns graphs whose weighted sum of a quantity (seconds of a step, bytes) gives that of the
+// whole graph, if it grows linearly with the number of blocks: a line through two depths.
+// `signatures`: one per operation, equal for similar ones (repeats.h). The result is approximate,
+// because gradient buckets end at bucket_bytes and not with blocks;
+// tests/search/reduced_graph_test.cpp has the error. Returns none if too few operations would go.
 std::vector<ReducedGraph> reduced_graphs_of(const Graph& graph,
                                             const std::vector<uint64_t>& signatures);
-// For one plan: blocks are equal if their choices are equal, too.
+// Does the same for one plan: equal blocks need equal choices, too.
 std::vector<ReducedGraph> reduced_graphs_of(const Graph& graph, std::vector<uint64_t> signatures,
                                             const std::vector<int>& choices);
 
-// Signatures by which operations are alike that compute the same in equal surroundings, and with a
-// strategy compute it in the same way. Hints and a search's choices are not looked at.
+// Returns equal signatures for operations that compute the same in equal surroundings, and, given a
+// strategy, in the same way. Ignores hints and a search's choices.
 std::vector<uint64_t> signatures_of(const Graph& graph, const Strategy* strategy = nullptr);
 
-// The strategy for the whole graph that has in every block what the equal one here has.
+// Returns the strategy for the whole graph, in which every block follows its equal block here.
 Strategy extended_to(const Graph& graph, const ReducedGraph& reduced, const Strategy& strategy);
 
-// The part of a strategy, or of a problem, that the reduced graph has.
+// Return the part of a strategy, or of a problem, on the reduced graph.
 Strategy restricted_to(const Strategy& strategy, const ReducedGraph& reduced);
 Problem restricted_to(const Problem& problem, const ReducedGraph& reduced);
 

@@ -49,7 +49,7 @@ std::vector<NameOfAxis> parse(std::string_view text) {
   return found;
 }
 
-// One per axis of the mesh.
+// Returns a strategy per axis of the mesh.
 std::vector<const NamedStrategy*> names_of(std::string_view text, const Mesh& mesh) {
   std::vector<std::string> axes(mesh.size());
   std::ranges::transform(mesh, axes.begin(), &Axis::name);
@@ -81,8 +81,8 @@ std::string joined(std::span<const NamedStrategy* const> names, const Mesh& mesh
   return text;
 }
 
-// Of a tensor that several axes cut: the first of them that is left no more than an element by the
-// others, so that it divides nothing. Empty where there is none.
+// Describes the first axis to which other axes leave at most one element of a dimension, so that it
+// divides nothing; empty without any.
 std::string nothing_left(const Tensor& tensor, const Layout& layout, const Mesh& mesh) {
   Shape rest = tensor.shape;
   std::vector<int> cut_by(rest.size(), -1);
@@ -106,7 +106,7 @@ std::string nothing_left(const Tensor& tensor, const Layout& layout, const Mesh&
   return "";
 }
 
-// Why the names cannot be combined; empty where they can.
+// Returns the reason why the names cannot be combined; empty where they can.
 std::string obstacle(const Graph& graph, const Strategy& strategy,
                      std::span<const NamedStrategy* const> names) {
   for (size_t axis = 0; axis < names.size(); ++axis) {
@@ -125,7 +125,7 @@ std::string obstacle(const Graph& graph, const Strategy& strategy,
     }
   }
   if (std::ranges::adjacent_find(names, std::not_equal_to<>()) == names.end()) {
-    return "";  // it is the name alone, which may leave ranks without work
+    return "";  // the name alone, which may leave ranks without work
   }
   for (size_t op = 0; op < strategy.ops.size(); ++op) {
     const Op& self = graph.ops()[op];
@@ -142,7 +142,7 @@ std::string obstacle(const Graph& graph, const Strategy& strategy,
   return "";
 }
 
-// Equal for strategies that differ in their name only, or on axes of one rank.
+// Returns equal hashes for strategies that differ only in name, or on axes of one rank.
 uint64_t content_hash(const Strategy& strategy) {
   uint64_t hash = hash_of(strategy.defer_gradients ? "deferred" : "");
   const auto add_hash = [&](const Layout& layout) {
@@ -218,13 +218,13 @@ Baselines::Baselines(const Graph& graph, const Mesh& mesh)
     const NamedStrategy* alone = find_strategy(name);
     add({alone, names_of_axes(*alone, mesh)}, false);
   }
-  std::vector<const NamedStrategy*> choices;  // on an axis
+  std::vector<const NamedStrategy*> choices;  // names on an axis
   for (const std::string_view name : plain_names(graph, mesh)) {
     if (find_strategy(name)->on_outer_axes.empty()) {
       choices.push_back(find_strategy(name));
     }
   }
-  std::vector<size_t> axes;  // with ranks
+  std::vector<size_t> axes;  // with several ranks
   size_t combinations = 1;
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     if (mesh[axis].size > 1) {

@@ -9,28 +9,27 @@
 
 namespace hidup {
 
-// Whether it is meant as one: no strategy's name has an equals sign.
+// Returns true for text such as node=dp,gpu=megatron; no single name has an equals sign.
 bool is_combination(std::string_view text);
 
-// Throws Error(usage) where it is no list of AXIS=NAME with names of strategies, and where it names
-// an axis twice.
+// Throws Error(usage) unless the text is a list of AXIS=NAME, each axis once, with known names.
 void check_combination(std::string_view text);
 
-// With RulesByName::strategy(), called by its axes in the mesh's order. The same name on all axes
-// is the name alone, unless that is of all axes together.
-// Throws as check_combination(), and Error(usage): for an axis that the mesh does not have, with
-// the nearest, or that has no name; where a name needs experts and the graph has none, or finds
-// nothing to cut; and where different names leave nothing of a dimension for an axis to cut.
+// Returns RulesByName::strategy(), named after its axes in the mesh's order. The same name on all
+// axes becomes that name alone, unless the name is defined for all axes together. Throws as
+// check_combination(), and Error(usage) for an axis that the mesh lacks (with the nearest one) or
+// that has no name; for a name that needs experts where the graph has none, or that cuts nothing;
+// and for different names of which one leaves nothing of a dimension for the other to cut.
 Strategy combined_strategy(std::string_view text, const Graph& graph, const Mesh& mesh);
 
 inline constexpr size_t kMostCombinations = 64;
 
-// The strategies that a search on several axes compares with its own: plain_names(); and where two
-// axes have ranks all combinations of two names that combined_strategy() takes and that are no
-// earlier strategy's equal. With more axes those, too, if the names have at most kMostCombinations.
+// The strategies that a search on several axes compares with its own. They are plain_names() and,
+// on two axes with ranks, all combinations of two names that combined_strategy() accepts and that
+// equal no earlier strategy. More axes are combined too, up to kMostCombinations combinations.
 class Baselines {
  public:
-  // The graph and the mesh have to outlive the object.
+  // The graph and the mesh must outlive the object.
   Baselines(const Graph& graph, const Mesh& mesh);
 
   size_t size() const { return names_.size(); }
@@ -38,7 +37,7 @@ class Baselines {
   Strategy strategy(size_t number);
 
  private:
-  // By its name alone, or one per axis.
+  // One name alone, or one per axis.
   struct Names {
     const NamedStrategy* alone;
     std::vector<const NamedStrategy*> of_axes;

@@ -13,12 +13,12 @@
 namespace hidup {
 namespace {
 
-// Costs that count: a message takes a second per byte that a rank sends, computation a second per
-// flop (of a product) or byte.
+// Returns costs that count: a second per byte that a rank sends, and a second per flop of a product
+// or byte of other work.
 CostModel counter(const Mesh& mesh) {
   const std::vector<LinkRates> links(mesh.size(), {.bandwidth = 1.0, .latency_s = 0.0});
   Profile profile = roofline_profile(mesh, {.flops = 1.0, .memory_bandwidth = 1.0, .links = links});
-  std::erase_if(profile.collectives,  // how messages are packed does not matter
+  std::erase_if(profile.collectives,  // packing of messages does not count
                 [](const CollectiveTimes& times) { return times.opcode == Opcode::slice; });
   return CostModel(profile);
 }
@@ -33,7 +33,7 @@ double bytes(const Choice& choice) {
   return choice.persistent_bytes + choice.saved_bytes;
 }
 
-// Drops the choices by which the first rank computes a whole product, unless there are no others.
+// Drops choices by which the first rank computes a whole product, unless there are no others.
 void divide_products(const Graph& graph, BuiltProblem& built) {
   std::vector<bool> done(built.problem.kinds.size());
   for (size_t op = 0; op < graph.ops().size(); ++op) {
@@ -43,7 +43,7 @@ void divide_products(const Graph& graph, BuiltProblem& built) {
     }
     done[kind] = true;
     std::vector<Choice>& choices = built.problem.kinds[kind].choices;
-    const double whole = choices.front().forward_compute_s;  // of the rule replicate
+    const double whole = choices.front().forward_compute_s;  // replicate
     std::vector<Choice> divided;
     std::vector<ChoiceMeaning> meanings;
     for (size_t c = 0; c < choices.size(); ++c) {
@@ -59,7 +59,7 @@ void divide_products(const Graph& graph, BuiltProblem& built) {
   }
 }
 
-// An upper bound of the sum over all operations.
+// Returns an upper bound of the sum over all operations.
 double largest_sum(const Problem& problem, double (*count)(const Choice&)) {
   double sum = 0.0;
   for (size_t op = 0; op < problem.ops.size(); ++op) {
@@ -78,8 +78,8 @@ Strategy least_communication(const Graph& graph, const Mesh& mesh) {
   BuiltProblem built = build_problem(graph, mesh, counter(mesh),
                                      {.same_rules = true, .storages = StorageChoices::as_used});
   divide_products(graph, built);
-  // Volumes are whole bytes. Work and memory decide between equal volumes only: each is scaled to
-  // add up to about this part of a byte.
+  // Volumes are whole bytes. Work and memory only break ties: each is scaled to add up to about
+  // this part of a byte.
   constexpr double kShare = 0.1;
   const double per_work = kShare / largest_sum(built.problem, work);
   const double per_byte = kShare / largest_sum(built.problem, bytes);

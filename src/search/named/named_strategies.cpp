@@ -18,19 +18,19 @@
 namespace hidup {
 namespace {
 
-// The batch is cut.
+// Cuts the batch.
 std::vector<std::string> data_parallel(const Graph& graph, const Axis& /*axis*/) {
   return std::vector<std::string>(graph.ops().size(), "batch");
 }
 
-// Whether the tensor is an experts' buffer, [expert, batch, capacity, column].
+// Returns true for a buffer of experts, [expert, batch, capacity, column].
 bool is_experts_buffer(const Graph& graph, TensorId id) {
   const std::vector<std::string>& dims = graph.tensor(id).dims;
   return dims.size() == 4 && dims[0] == "expert";
 }
 
-// Between dispatch and combine every rank computes its experts for all sequences. Dispatch and
-// combine themselves work on the rank's own sequences.
+// Cuts by experts between dispatch and combine, for all sequences. Dispatch and combine themselves
+// work on the rank's own sequences.
 std::vector<std::string> expert_parallel(const Graph& graph, const Axis& /*axis*/) {
   std::vector<std::string> rules;
   for (const Op& op : graph.ops()) {
@@ -47,7 +47,7 @@ std::vector<std::string> megatron_sp(const Graph& graph, const Axis& /*axis*/) {
   return tensor_parallel_rules(graph, true);
 }
 
-// Of the axis by itself, as if there were no others.
+// Returns the rules for the axis by itself, as if it were the only one.
 std::vector<std::string> least_on_axis(const Graph& graph, const Axis& axis) {
   std::vector<std::string> rules;
   for (const OpStrategy& op : least_communication(graph, {{axis.name, axis.size}}).ops) {
@@ -57,14 +57,14 @@ std::vector<std::string> least_on_axis(const Graph& graph, const Axis& axis) {
 }
 
 constexpr std::array kStrategies = {
-    // Parameters are replicated; gradients are all-reduced in buckets beside the backward pass.
+    // Replicates parameters, and all-reduces gradients in buckets beside the backward pass.
     NamedStrategy{
         .name = "dp",
         .doc = "data parallel",
         .source = "PyTorch DDP, Li et al. 2020; Horovod, Sergeev and Del Balso 2018",
         .rules = data_parallel,
     },
-    // Gradients are reduce-scattered, updated parameters all-gathered.
+    // Reduce-scatters gradients, and all-gathers updated parameters.
     NamedStrategy{
         .name = "zero1",
         .doc = "data parallel, optimizer state sharded",
@@ -72,8 +72,8 @@ constexpr std::array kStrategies = {
         .rules = data_parallel,
         .storage = Storage::state_sharded,
     },
-    // A parameter is gathered for its use in the forward pass, and again for the backward pass:
-    // PyTorch's reshard_after_forward.
+    // Gathers a parameter for the forward pass, and again for the backward pass, as PyTorch does
+    // with reshard_after_forward.
     NamedStrategy{
         .name = "fsdp",
         .doc = "data parallel, parameters, gradients and optimizer state sharded",
@@ -82,7 +82,7 @@ constexpr std::array kStrategies = {
         .storage = Storage::sharded,
         .kept = Kept::pass,
     },
-    // The same, but a parameter is gathered once a step and kept for the backward pass.
+    // Gathers a parameter once a step, and holds it until the backward pass; else like fsdp.
     NamedStrategy{
         .name = "fsdp-kept",
         .doc = "fsdp, but parameters gathered once a step",
@@ -90,9 +90,9 @@ constexpr std::array kStrategies = {
         .rules = data_parallel,
         .storage = Storage::sharded,
     },
-    // Only the innermost links, the fastest ones, carry parameters. Then the ranks of the other
-    // axes all-reduce the gradients of the parts that they have. PyTorch's HYBRID_SHARD, and
-    // fully_shard() on a mesh of two dimensions, do so; on one dimension that is FSDP.
+    // Sends parameters only over the innermost, fastest links. The ranks of the other axes then
+    // all-reduce the gradients of their parts, as in PyTorch's HYBRID_SHARD and in fully_shard() on
+    // a two-dimensional mesh; on one dimension that is FSDP.
     NamedStrategy{
         .name = "hsdp",
         .doc = "hybrid: fsdp on the innermost axis, dp on the others; on one axis fsdp",
@@ -102,8 +102,7 @@ constexpr std::array kStrategies = {
         .kept = Kept::pass,
         .on_outer_axes = "dp",
     },
-    // As dp, but each rank has some of the experts: all-to-alls of their buffers before and after
-    // them.
+    // Gives each rank some experts, with all-to-alls before and after them; else like dp.
     NamedStrategy{
         .name = "ep-deepspeed",
         .doc = "experts parallel over data parallel, as DeepSpeed-MoE",
@@ -111,7 +110,7 @@ constexpr std::array kStrategies = {
         .rules = expert_parallel,
         .of_experts = true,
     },
-    // The same, but all gradients of replicated parameters are all-reduced after the backward pass.
+    // All-reduces gradients of replicated parameters after the backward pass; else as ep-deepspeed.
     NamedStrategy{
         .name = "ep-fastmoe",
         .doc = "experts parallel over data parallel, as FastMoE",
@@ -120,23 +119,23 @@ constexpr std::array kStrategies = {
         .defer_gradients = true,
         .of_experts = true,
     },
-    // Attention by heads, feed-forward networks and experts by columns, then rows, embedding and
-    // head by vocabulary; the batch is not cut.
+    // Cuts attention by heads, feed-forward networks and experts by columns, then rows, and
+    // embedding and head by vocabulary, but not the batch.
     NamedStrategy{
         .name = "megatron",
         .doc = "tensor parallel",
         .source = "Megatron-LM, Shoeybi et al. 2019",
         .rules = megatron,
     },
-    // Layer norms, dropout and residuals are cut along the sequence.
+    // Cuts layer norms, dropout and residuals along the sequence; else like megatron.
     NamedStrategy{
         .name = "megatron-sp",
         .doc = "tensor parallel, the rest parallel along the sequence",
         .source = "Korthikanti et al. 2022",
         .rules = megatron_sp,
     },
-    // The first rank of the axis has the parameters and updates them; it broadcasts them and
-    // receives the sum of the gradients.
+    // Stores and updates parameters on the first rank of the axis, which broadcasts them and
+    // receives the sum of gradients.
     NamedStrategy{
         .name = "ps",
         .doc = "parameter server on the first rank",
@@ -144,7 +143,7 @@ constexpr std::array kStrategies = {
         .rules = data_parallel,
         .storage = Storage::first_rank,
     },
-    // What searches look for that ignore overlap.
+    // Minimizes communication volume, like searches that ignore overlap.
     NamedStrategy{
         .name = "min-comm",
         .doc = "the least communication volume, overlap ignored",

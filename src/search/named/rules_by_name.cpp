@@ -6,7 +6,7 @@
 namespace hidup {
 namespace {
 
-// Per parameter, where it lies as the first operation that reads it uses it.
+// Returns every parameter's layout as the first operation that reads it uses it.
 std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy) {
   std::vector<Layout> layouts(graph.tensors().size());
   for (size_t op = 0; op < strategy.ops.size(); ++op) {
@@ -18,7 +18,7 @@ std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy)
       }
     }
   }
-  for (Layout& layout : layouts) {  // of parameters that no operation reads
+  for (Layout& layout : layouts) {  // parameters that no operation reads
     layout.resize(strategy.mesh.size(), Placement::replicate());
   }
   return layouts;
@@ -81,7 +81,7 @@ Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
 
 std::vector<const NamedStrategy*> names_of_axes(const NamedStrategy& name, const Mesh& mesh) {
   std::vector<const NamedStrategy*> names(mesh.size(), &name);
-  bool inside = true;  // of the innermost axis with ranks
+  bool inside = true;  // no axis with ranks has come yet
   for (size_t axis = mesh.size(); axis-- > 0 && !name.on_outer_axes.empty();) {
     if (!inside) {
       names[axis] = find_strategy(name.on_outer_axes);

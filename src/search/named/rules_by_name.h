@@ -10,18 +10,16 @@
 
 namespace hidup {
 
-// Makes strategies of one graph on one mesh, and finds only once what several have in common: the
-// rules of a name.
+// Makes strategies of one graph on one mesh, and computes the rules of a name only once.
 class RulesByName {
  public:
-  // Both have to outlive it.
+  // Graph and mesh must outlive the object.
   RulesByName(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh) {}
 
-  // `names`: one per axis. The rules of an axis are those of its name. So is the storage: a
-  // parameter lies where the rules of the axes that store it as it is used want it, and the axes
-  // that shard it cut what those leave, outermost first. Gradients are deferred where one of the
-  // names defers them, and parameters are kept for a pass where one of them keeps them so. Without
-  // a name of its own.
+  // Returns a strategy without a name. `names`: one per axis, which gives the axis its rules and
+  // storage. A parameter lies as the axes that store it as used need it; the axes that shard it cut
+  // the rest, outermost first. One name suffices to defer gradients, or to hold parameters only for
+  // a pass.
   Strategy strategy(std::span<const NamedStrategy* const> names);
 
  private:
@@ -29,12 +27,12 @@ class RulesByName {
 
   const Graph& graph_;
   const Mesh& mesh_;
-  // Per function; of names whose rules depend on the axis, per axis, else -1.
+  // One entry per function; for rules that depend on the axis, per axis, else -1.
   using Source = std::pair<decltype(NamedStrategy::rules), int>;
   std::map<Source, std::vector<Rule>> rules_;
 };
 
-// What a name alone means on each axis of the mesh.
+// Returns the strategies per axis that a name alone stands for.
 std::vector<const NamedStrategy*> names_of_axes(const NamedStrategy& name, const Mesh& mesh);
 
 }  // namespace hidup

@@ -36,10 +36,10 @@ class TensorParallel {
   }
 
  private:
-  // What a product gives to a grouped attention.
+  // The use of a product's output in a grouped attention.
   enum class Role { none, query, key_value };
 
-  // Against the order: a role goes from an attention through rotary positions to the products.
+  // Passes roles backward from an attention through rotary positions to the products.
   void find_grouped() {
     role_.assign(graph_.tensors().size(), Role::none);
     const auto role_of = [this](TensorId id) -> Role& { return role_[static_cast<size_t>(id)]; };
@@ -60,7 +60,7 @@ class TensorParallel {
                                [&](const Rule& rule) { return rule.name == name; });
   }
   std::string rest(OpId id) const { return has_rule(id, rest_) ? rest_ : "replicate"; }
-  // The operation's output is cut by this rule, and so is what reads it.
+  // Cuts the operation's output by this rule, which its readers then follow.
   std::string cut(OpId id, const std::string& rule) {
     columns(graph_.op(id).output) = rule;
     return rule;
@@ -93,7 +93,7 @@ class TensorParallel {
       case OpKind::expert_counts:
       case OpKind::gate:
         return "replicate";
-      case OpKind::expert_bias:  // behind rows: the summands go on, and are summed behind combine
+      case OpKind::expert_bias:  // after rows: passes on summands, which are summed after combine
         return before.empty() ? "partial" : cut(id, before);
       case OpKind::combine:
         return "partial";
@@ -102,7 +102,7 @@ class TensorParallel {
     }
   }
 
-  // Of heads, or of columns; of grouped heads what the attention was cut by.
+  // Returns the rule for rows of heads or columns; for grouped heads, as the attention is cut.
   std::string row_rule(OpId id, const std::string& before) const {
     if (has_rule(id, "row(2)")) {
       return before == "head" ? "row(1)" : "row(0)";
@@ -110,9 +110,9 @@ class TensorParallel {
     return has_rule(id, "row(0)") ? "row(0)" : "row";
   }
 
-  // The columns of a product. Of several dimensions the heads, which stand before those within a
-  // head; of grouped attention the heads of keys and values, or where there is one only the
-  // queries' heads, and then nothing of keys and values: empty.
+  // Returns the rule for the columns of a product: with several dimensions, the heads, which
+  // precede the dimension within a head. In grouped attention these are the heads of keys and
+  // values; with only one, the queries' heads, and no rule for keys and values.
   std::string columns_rule(const Op& op) const {
     const Shape& output = graph_.tensor(op.output).shape;
     const size_t leading = graph_.tensor(op.inputs[0]).shape.size() -
@@ -133,7 +133,7 @@ class TensorParallel {
 
   const Graph& graph_;
   std::string rest_;
-  std::vector<std::string> columns_;  // per tensor: the rule that cut it, if it is cut
+  std::vector<std::string> columns_;  // per tensor: the rule that cut it; empty: not cut
   std::vector<bool> feeds_route_;     // per tensor
   std::vector<Role> role_;            // per tensor
 };

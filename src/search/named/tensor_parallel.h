@@ -1,4 +1,4 @@
-// Tensor parallelism as Megatron-LM does it, for named_strategy("megatron") and "megatron-sp".
+// Tensor parallelism as in Megatron-LM, for named_strategy("megatron") and "megatron-sp".
 #pragma once
 
 #include <string>
@@ -8,10 +8,9 @@
 
 namespace hidup {
 
-// Per operation: the name of its rule. A product whose columns feed a product of rows, maybe with
-// operations in between that work on columns alone, is cut so that the two need one sum.
-// `along_sequence`: operations outside of such pairs are cut along the sequence where they have
-// that rule; else every rank computes all of them.
+// Returns the name of each operation's rule. It cuts a product by columns and a later one by rows,
+// with column-wise operations in between, so that the two need one sum. Other operations are cut
+// along the sequence, if `along_sequence` and possible, or else replicated.
 std::vector<std::string> tensor_parallel_rules(const Graph& graph, bool along_sequence);
 
 }  // namespace hidup

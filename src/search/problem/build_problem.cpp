@@ -24,7 +24,7 @@ void add(Key& key, const Tensor& tensor) {
   }
 }
 
-// With the names of its dimensions.
+// Adds the tensor with the names of its dimensions.
 void add_with_names(Key& key, const Tensor& tensor) {
   add(key, tensor);
   for (const auto& name : tensor.dims) {
@@ -36,7 +36,7 @@ const Hints kNoHints;
 
 struct TooManyLayouts {};
 
-// Layouts by their numbers.
+// Numbers layouts.
 class Layouts {
  public:
   int number_of(const Layout& layout) {
@@ -53,9 +53,9 @@ class Layouts {
   std::unordered_map<std::string, size_t> numbers_;
 };
 
-// Per tensor, of a parameter: the operation whose choice says where it is stored, and has its
-// costs. Of several readers this is the last (the head, if it shares the embedding's weight). If
-// another reader needs another layout, only the simulation sees the costs of that.
+// Returns, for every parameter, the operation whose choice sets its storage and bears its costs:
+// the last reader (the head, if it shares the embedding's weight). Only the simulation has the
+// costs of other readers that need another layout.
 std::vector<OpId> owners_of(const Graph& graph) {
   std::vector<OpId> owners(graph.tensors().size(), -1);
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
@@ -115,13 +115,13 @@ class Builder {
   }
 
   bool is_kept(TensorId id) const { return reads_[index(id)] > 0; }
-  // One reader's backward pass alone reads it: that reader's copy is kept in its place.
+  // Returns true where one reader's backward pass alone reads the tensor, whose copy replaces it.
   bool is_kept_as_copy(TensorId id) const {
     return reads_[index(id)] == 1 && is_activation(id) &&
            !backward_needs_output(graph_.op(graph_.tensor(id).producer).kind);
   }
 
-  // Which of the operation's inputs are parameters that it owns.
+  // Returns the operation's inputs that are parameters it owns.
   std::vector<size_t> owned_by(OpId op) const {
     std::vector<size_t> owned;
     const std::vector<TensorId>& inputs = graph_.op(op).inputs;
@@ -245,7 +245,7 @@ class Builder {
     built_.meanings.push_back(std::move(meanings));
   }
 
-  // A microbatch of every group, one behind the other, is one microbatch of the problem.
+  // Merges the microbatches of all groups, one after the other, into one of the problem.
   void in_all_groups(Choice& choice) const {
     for (double* seconds : {&choice.forward_compute_s, &choice.backward_compute_s,
                             &choice.forward_comm_s, &choice.backward_comm_s}) {
@@ -271,15 +271,15 @@ class Builder {
     return at->second;
   }
 
-  // Of a tensor of the problem: in which operations may write it, and in which its readers may
-  // require it and leave its gradient.
+  // The layouts of a tensor of the problem: those that operations write, those that readers
+  // require, and those of the gradients they leave.
   struct TensorLayouts {
-    TensorId first = -1;  // one that is it
+    TensorId first = -1;  // a graph tensor of this kind
     Layouts written, required, gradients;
   };
 
   TensorCosts costs_of(const TensorLayouts& tensor) const {
-    // A tensor that nobody reads has a column, too.
+    // A tensor without readers has a column, too.
     const auto table = [](const Layouts& read) {
       return Reshards{.all = {}, .read = std::max(1, static_cast<int>(read.all().size()))};
     };
@@ -291,7 +291,7 @@ class Builder {
         Reshard& reshard =
             costs.forward.all.emplace_back(costs_.reshard(tensor.first, written, read, kept));
         if (is_kept_as_copy(tensor.first)) {
-          // What was written counts already.
+          // The tensor as written counts already.
           reshard.bytes = std::max(0.0, reshard.bytes - costs_.bytes(tensor.first, written));
         }
         reshard = in_all_groups(reshard);

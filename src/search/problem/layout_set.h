@@ -13,7 +13,7 @@ namespace hidup {
 
 class LayoutSet {
  public:
-  // 0 <= layout < kMostLayouts.
+  // Requires 0 <= layout < kMostLayouts.
   bool has(int layout) const { return (word(layout) & bit(layout)) != 0; }
   void add(int layout) { words_[static_cast<size_t>(layout) / kBits] |= bit(layout); }
 

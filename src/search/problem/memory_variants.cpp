@@ -73,7 +73,8 @@ void MemoryVariants::add(OpId op, const Choice& choice, const std::vector<Gather
   }
 }
 
-// All parameters for the step and, where that saves memory, all for a pass; but as hinted.
+// Returns the residencies: all parameters for the step and, if that saves memory, all for a pass.
+// Hints override both.
 std::vector<std::vector<Kept>> MemoryVariants::ways_to_keep(
     const ChoiceMeaning& meaning, const std::vector<Gather>& gathers) const {
   std::vector<std::vector<Kept>> ways;

@@ -1,4 +1,4 @@
-// The choices of an operation that need less memory, for more time.
+// Choices of an operation that trade time for memory.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// Of a parameter that is gathered where it is used.
+// The cost of gathering a parameter where it is used.
 struct Gather {
   double seconds = 0.0;
   PassingBytes bytes;
@@ -17,19 +17,19 @@ struct Gather {
 
 class MemoryVariants {
  public:
-  // Graph and hints have to outlive it. `choose`: BuildOptions::memory_choices; without it only
-  // what the hints ask for. `reads`: backward_reads().
+  // Graph and hints must outlive the object. `choose`: BuildOptions::memory_choices; false: only
+  // variants that hints ask for. `reads`: backward_reads().
   MemoryVariants(const Graph& graph, const Hints& hints, bool choose, const std::vector<int>& reads,
                  const PassingMemory& passing);
 
-  // Operations that may be computed again: those inside of blocks, so that what is computed again
-  // at a time is a block at most; without blocks the cheap ones.
+  // Returns true where the operation may be recomputed: inside blocks, so that at most one block is
+  // recomputed at a time; in a graph without blocks, for cheap operations.
   bool may_be_again(OpId op) const { return may_be_again_[static_cast<size_t>(op)]; }
   // See BuiltProblem::again_for_readers.
   const std::vector<bool>& again_for_readers() const { return again_for_readers_; }
 
-  // Adds the choice itself, and those that need less memory; as the hints have it. `gathers`: of
-  // the meaning's parameters.
+  // Adds the choice and its variants of less memory, as far as hints allow. `gathers`: one per
+  // parameter of the meaning.
   void add(OpId op, const Choice& choice, const std::vector<Gather>& gathers,
            const ChoiceMeaning& meaning, std::vector<Choice>& choices,
            std::vector<ChoiceMeaning>& meanings) const;

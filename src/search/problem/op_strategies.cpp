@@ -8,7 +8,7 @@
 namespace hidup {
 namespace {
 
-// The rules that are allowed on every axis.
+// Returns the allowed rules of every axis.
 std::vector<std::vector<Rule>> rules_per_axis(const std::vector<Rule>& rules, const Mesh& mesh,
                                               const OperationHint* hint) {
   std::vector<std::vector<Rule>> allowed(mesh.size(), rules);
@@ -22,7 +22,7 @@ std::vector<std::vector<Rule>> rules_per_axis(const std::vector<Rule>& rules, co
   return allowed;
 }
 
-// All combinations of a rule per axis.
+// Returns all combinations of a rule per axis.
 std::vector<OpStrategy> all_combinations(const std::vector<std::vector<Rule>>& allowed) {
   std::vector<OpStrategy> strategies(1);
   for (const std::vector<Rule>& rules : allowed) {
@@ -38,7 +38,7 @@ std::vector<OpStrategy> all_combinations(const std::vector<std::vector<Rule>>& a
   return strategies;
 }
 
-// Every rule on all axes that have a choice.
+// Returns one strategy per rule, with that rule on all axes that have a choice.
 std::vector<OpStrategy> same_on_all_axes(const std::vector<std::vector<Rule>>& allowed) {
   const size_t most = std::ranges::max(allowed, {}, &std::vector<Rule>::size).size();
   std::vector<OpStrategy> strategies(most);
@@ -69,7 +69,7 @@ std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& me
                                      const OperationHint* hint, size_t most) {
   const std::vector<Rule> rules = rules_of(graph, op);
   const auto allowed = rules_per_axis(rules, mesh, hint);
-  // By the number of parts that each rule cuts the operation into.
+  // The key is the number of parts into which each rule cuts the operation.
   std::map<std::vector<int64_t>, OpStrategy> divisions = {
       {std::vector<int64_t>(rules.size(), 1), {}}};
   for (size_t axis = 0; axis < mesh.size(); ++axis) {

@@ -8,24 +8,22 @@
 
 namespace hidup {
 
-// All combinations of a rule per axis; with same_rules, only those with the same rule on all axes.
-// A hint (or null) decides on the axes that it names; an axis of one rank has the first rule only.
+// Returns all combinations of a rule per axis; with same_rules, only those of one rule on all axes.
+// A hint (or null) fixes the axes that it names; an axis of one rank has the first rule only.
 std::vector<OpStrategy> op_strategies_of(const Graph& graph, OpId op, const Mesh& mesh,
                                          const OperationHint* hint, bool same_rules);
 
-// Of these combinations the known ones, which keep the hint, and those that differ from one of them
-// on one axis; none twice, the known ones first, and at most `most` others, of the first ones
-// first.
+// Returns the known strategies that meet the hint, then at most `most` others that differ from one
+// of them on one axis, in order; all different.
 std::vector<OpStrategy> op_strategies_near(const Graph& graph, OpId op, const Mesh& mesh,
                                            const OperationHint* hint,
                                            const std::vector<OpStrategy>& known, size_t most);
 
-// How many the operation that has most of them has.
+// Returns the largest number of strategies of any operation.
 size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints);
 
-// One strategy for each way to divide the computation: strategies that cut the operation into as
-// many parts by each rule, on whatever axes, compute equally much. Empty where there are more than
-// `most`.
+// Returns one strategy for each division of the computation: strategies that cut the operation into
+// equally many parts by each rule, on whatever axes, compute equally much. Empty above `most`.
 std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
                                      const OperationHint* hint, size_t most);
 

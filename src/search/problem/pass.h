@@ -1,5 +1,5 @@
-// The objective's time of one pass (forward or backward), and how it grows with every operation, in
-// numbers by which plans that are not complete can be compared.
+// The objective's time of a pass (forward or backward), built up operation by operation from
+// numbers by which incomplete plans can be compared.
 #pragma once
 
 #include <algorithm>
@@ -8,33 +8,31 @@
 
 namespace hidup {
 
-// How microbatches take turns in a pass.
+// The turns of microbatches in a pass.
 struct Turns {
   Turns(const Problem& problem, bool is_forward)
       : count(problem.microbatches - 1),
         hiding(is_forward ? 0.0 : count),
         interference(problem.interference) {}
   double count;   // turns in which one microbatch computes while another communicates
-  double hiding;  // the part of these turns whose computation hides messages of the step
+  double hiding;  // turns whose computation hides messages of the step
   double interference;
 };
 
-// The time so far is the time of the pass if it ended here. Each of the four numbers (seconds) can
-// only shorten what comes: a second of it saves at most a second, less the interference;
-// advantage() has the exact bound.
+// The state of a pass. The time so far is that of a pass that ends here. A second of each number
+// saves at most a second later, less the interference; advantage() has the exact bound.
 struct Pass {
-  double open_compute = 0.0;  // of the open stage: the next communication hides behind it
-  double open_comm = 0.0;     // of the open stage: further computation hides it
-  // Idle time of the communication stream beside one microbatch, beyond open_compute; may be
-  // negative.
+  double open_compute = 0.0;  // of the open stage; hides the next communication
+  double open_comm = 0.0;     // of the open stage; further computation hides it
+  // Idle communication time beside one microbatch, beyond open_compute. May be negative.
   double spare = 0.0;
-  double turns_idle = 0.0;  // the same beside the other microbatches: only messages hide there
+  double turns_idle = 0.0;  // idle time beside the other microbatches, for messages only
 
-  // Idle time of the communication stream that is not used yet.
+  // Returns the unused idle time of the communication stream.
   double idle() const { return spare + open_compute; }
-  // Whether a message of that length is hidden.
+  // Returns true where a message of `seconds` is hidden.
   bool hides(double seconds) const { return seconds <= turns_idle + idle(); }
-  // Whether messages leave room for what communication of that length claims of open_compute.
+  // Returns true where messages leave room for the part of open_compute that communication claims.
   bool keeps_up_with(double seconds) const { return std::min(open_compute, seconds) <= idle(); }
 
   // Each returns the seconds that it adds to the pass.

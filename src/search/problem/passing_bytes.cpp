@@ -9,7 +9,7 @@ struct ParameterBucket {
   double gathered = 0.0, sums = 0.0;  // bytes
 };
 
-// In the order of the first use of each parameter, as they are gathered.
+// Returns the buckets in the order of the first use of each parameter, as they are gathered.
 std::vector<ParameterBucket> buckets_of(const Graph& graph, int64_t bucket_bytes) {
   std::vector<ParameterBucket> buckets(1);
   std::vector<bool> seen(graph.tensors().size());
@@ -30,8 +30,7 @@ std::vector<ParameterBucket> buckets_of(const Graph& graph, int64_t bucket_bytes
   return buckets;
 }
 
-// Of those that begin with each bucket in turn, the most that is there at a time, as a part of all
-// that is gathered.
+// Returns the most bytes in memory at a time, over all first buckets, relative to all gathered.
 double most_at_a_time(const std::vector<ParameterBucket>& buckets, size_t sums_at_a_time) {
   constexpr size_t kGatheredAtATime = 2;
   double gathered = 0.0;
@@ -83,7 +82,7 @@ double PassingMemory::bytes(const std::vector<PassingBytes>& parameters,
       for_step.undivided += one.undivided;
     }
   }
-  // Gathered copies go, too, as sums come.
+  // Gathered copies are freed, too, as sums grow.
   const double room = all_sums_ ? 0.0 : for_step.gathered + room_ * for_step.undivided;
   const double sums = std::max(0.0, for_step.sums - room);
   return total + for_step.gathered + sums;

@@ -1,5 +1,5 @@
-// How much memory is taken by what parameters need for a part of the step only: gathered copies,
-// and sums of gradients that do not become the totals in place.
+// Transient memory of parameters: gathered copies, and sums of gradients that do not become the
+// totals in place.
 #pragma once
 
 #include <cstdint>
@@ -10,32 +10,31 @@
 
 namespace hidup {
 
-// Of a parameter.
+// The transient bytes of a parameter.
 struct PassingBytes {
-  double gathered = 0.0;   // the copy in the layout in which it is used; 0: none
-  double sums = 0.0;       // of its gradient, where they do not become the total in place
-  double undivided = 0.0;  // those, if the rank had all of them
+  double gathered = 0.0;   // a copy in the layout of its use; 0: none
+  double sums = 0.0;       // of gradients, unless they become the totals in place
+  double undivided = 0.0;  // the sums, if one rank had all of them
 };
 
 class PassingMemory {
  public:
-  // `reads`: backward_reads(). Activations count as divided among all ranks. `all_sums`: gradients'
-  // sums take memory beside them, because they stay while a further group begins, or there are few
-  // activations.
+  // `reads`: backward_reads(). Activations count as divided among all ranks. `all_sums`: gradient
+  // sums need memory of their own beside activations, because they stay while a further group
+  // begins, or because there are few activations.
   PassingMemory(const Graph& graph, const std::vector<int>& reads, int64_t ranks,
                 int64_t bucket_bytes, int microbatches, bool all_sums);
 
-  // Of an operation's parameters, each kept that way: what they take while the step takes most.
+  // Returns the bytes of an operation's parameters of these residencies at the step's peak.
   double bytes(const std::vector<PassingBytes>& parameters, const std::vector<Kept>& kept) const;
 
  private:
   bool all_sums_;
-  // Where activations were, as a part of the undivided sums of all parameters: room for sums of
-  // gradients. Activations are there when the backward pass begins, and go as it goes on; sums
-  // come.
+  // The room that freed activations leave to gradient sums, as a part of the undivided sums of all
+  // parameters. The backward pass frees activations as it adds sums.
   double room_ = 0.0;
-  // What parameters kept for a pass and their sums take at a time, as a part of all that is
-  // gathered: two buckets of parameters and two of sums, or three where microbatches take turns.
+  // The share of parameters gathered for a pass, and of their sums, that is in memory at a time:
+  // two buckets of parameters and two of sums, or three where microbatches take turns.
   double gathered_ = 0.0;
 };
 

@@ -12,10 +12,10 @@
 namespace hidup {
 namespace {
 
-// One pass over an operation.
+// The times of one pass over an operation.
 struct PassTimes {
-  double comm = 0.0, compute = 0.0;  // of a microbatch
-  double message = 0.0;              // of the step
+  double comm = 0.0, compute = 0.0;  // per microbatch
+  double message = 0.0;              // per step
 };
 
 struct OpTimes {
@@ -25,7 +25,7 @@ struct OpTimes {
   bool communicates() const { return forward.comm > 0.0 || backward.comm > 0.0; }
 };
 
-// Of the readers of a tensor.
+// Returns the largest number of layouts of a tensor's readers.
 size_t most_layouts(const Problem& problem) {
   int most = 1;
   for (const TensorCosts& tensor : problem.tensors) {
@@ -34,7 +34,7 @@ size_t most_layouts(const Problem& problem) {
   return static_cast<size_t>(most);
 }
 
-// What each operation takes, with the reshards of its inputs; asked for in the order of the graph.
+// Computes each operation's time with the reshards of its inputs, in the order of the graph.
 class OpTimeline {
  public:
   OpTimeline(const Problem& problem, const std::vector<int>& choices)
@@ -72,8 +72,7 @@ class OpTimeline {
   const Choice& chosen(size_t op) const {
     return problem_.choices_of(op).choices.at(static_cast<size_t>(choices_[op]));
   }
-  // Whether a tensor (an even number), or its gradient (an odd one), is brought to the layout for
-  // the first time.
+  // Returns true where a tensor (even number) or its gradient (odd) is first brought to the layout.
   bool first_use(size_t number, int layout) {
     const auto place = static_cast<size_t>(layout);
     uint64_t& done = done_[number * words_ + place / kBits];
@@ -91,8 +90,8 @@ class OpTimeline {
   const Problem& problem_;
   const std::vector<int>& choices_;
   static constexpr size_t kBits = 64;
-  size_t words_;                // of a bit per layout
-  std::vector<uint64_t> done_;  // per tensor and gradient: the layouts to which it has been brought
+  size_t words_;                // with a bit per layout
+  std::vector<uint64_t> done_;  // per tensor and gradient: layouts reached so far
 };
 
 bool sensible(double number) {

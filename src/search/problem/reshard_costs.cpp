@@ -57,7 +57,7 @@ Reshard ReshardCosts::once(const Key& key, Cost cost) const {
       return at->second;
     }
   }
-  const Reshard reshard = cost();  // of others, too
+  const Reshard reshard = cost();  // computed without the lock
   const std::lock_guard lock(mutex_);
   known_.emplace(key.text(), reshard);
   return reshard;

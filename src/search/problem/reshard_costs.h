@@ -1,5 +1,5 @@
-// What it costs to bring a value from one layout to another. Many tensors and problems of a search
-// have the same reshards, and reshards the same steps: each is costed once.
+// Costs of bringing a value from one layout to another. Equal reshards, and equal steps of
+// reshards, are costed once for all tensors and problems of a search.
 #pragma once
 
 #include <algorithm>
@@ -18,24 +18,24 @@
 
 namespace hidup {
 
-// The value with about so many bytes: longer in the dimension that is longest. An empty one stays.
+// Returns the value with about `bytes` bytes, resized in its longest dimension. Empty values stay.
 Value grown_to(Value value, double bytes);
 
-// Several threads may use it.
+// Costs reshards and operations; thread-safe.
 class ReshardCosts {
  public:
-  // The model of costs has to outlive it.
+  // The cost model must outlive the object.
   ReshardCosts(const Mesh& mesh, const CostModel& costs);
 
   const CostModel& model() const { return costs_; }
 
-  // The cheapest way.
+  // Returns the cost of the cheapest route.
   Reshard cheapest(const Value& value, const Layout& to, const Sending& how) const;
-  // Of a value that goes that way.
+  // Returns the cost of the value along the route.
   Reshard along(const Route& route, const Value& value, const Sending& how) const;
-  // Of an instruction of the compute stream, on the rank on which it takes longest.
+  // Returns the seconds of an instruction of the compute stream on its slowest rank.
   double operation_s(const Program& program, const Instruction& instruction) const;
-  // The largest of what it is on the ranks.
+  // Returns the largest value over the ranks.
   template <typename OnRank>
   double largest(OnRank on_rank) const {
     double most = 0.0;
@@ -46,7 +46,7 @@ class ReshardCosts {
   }
 
  private:
-  // What is known of it; `cost()` otherwise.
+  // Returns the stored cost, or else computes it by cost().
   template <typename Cost>
   Reshard once(const Key& key, Cost cost) const;
   Reshard cheapest_route(const Value& value, const Layout& to, const Sending& how) const;
@@ -55,9 +55,9 @@ class ReshardCosts {
                   const Sending& how) const;
 
   const Mesh mesh_;
-  const std::vector<int64_t> ranks_;  // of which one has the largest parts
+  const std::vector<int64_t> ranks_;  // include one with the largest parts
   const CostModel& costs_;
-  mutable std::mutex mutex_;  // of known_
+  mutable std::mutex mutex_;  // guards known_
   mutable std::unordered_map<std::string, Reshard> known_;
 };
 

@@ -156,7 +156,7 @@ class RuleCosts::Sketch {
   Program program_;
   Values in_, saved_;
   ValueId out_ = -1;
-  double stats_comm_s_ = 0.0;  // of a cross-entropy whose classes are cut
+  double stats_comm_s_ = 0.0;  // of a cross-entropy with cut classes
 };
 
 Choice RuleCosts::operation(OpId op, const OpStrategy& op_strategy) const {
@@ -246,7 +246,7 @@ PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t inpu
   const auto value = [&](const Layout& layout, DType dtype) {
     return Value{.dtype = dtype, .shape = tensor.shape, .layout = layout};
   };
-  const bool rounds = tensor.dtype != DType::f32;  // from a master
+  const bool rounds = tensor.dtype != DType::f32;  // from an f32 master
   const Layout used = input_layout(op_strategy, input);
   const Reshard gather = in_bucket(value(stored.storage, tensor.dtype), used);
   const Reshard sync = in_bucket(value(gradient_layout(op_strategy, input), DType::f32),
@@ -266,7 +266,7 @@ PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t inpu
     return reshards_->operation_s(program, instruction);
   };
   choice.step_s += seconds(Opcode::squared_norm, {0}, {1});
-  // A message sums the squares of all parameters that lie in the same parts: each pays a share.
+  // One message sums the squares of all parameters with the same parts; each pays a share.
   choice.step_s += total_s(summed_parts(stored.optimizer_state, mesh_)) *
                    static_cast<double>(elements(tensor.shape)) / parameters_;
   choice.step_s += rounds ? seconds(Opcode::adam_rounded, {0, 0, 0, 0}, {0, 0, 0, 2})
@@ -298,7 +298,7 @@ double RuleCosts::interference() const {
     if (mesh_[axis].size <= 1 || time.alone_s <= 0.0 || time.beside_s <= 0.0) {
       continue;
     }
-    // While both run, communication goes at this pace, and computation at that one.
+    // The relative paces of communication and computation while both run.
     const double comm = std::min(1.0, time.alone_s / time.beside_s);
     const double compute = 1.0 / std::max(1.0, time.slowdown);
     most = std::max(most, ((1.0 - compute) / comm + (1.0 - comm) / compute) / 2.0);

@@ -1,6 +1,6 @@
-// What an operation and a reshard cost on a rank, by a cost model. Each is costed by itself as
-// lower() would emit it without LoweringOptions::fuse, because whether a product is fused with its
-// bias depends on the rules of several operations.
+// Costs of operations and reshards on a rank, by a cost model. Each is costed as lower() emits it
+// without LoweringOptions::fuse, because fusing a product with its bias depends on the rules of
+// several operations.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace hidup {
 
-// Where a parameter of an operation is stored.
+// The storage of an operation's parameter.
 struct ParameterLayouts {
   TensorId tensor = -1;
   Layout storage;
@@ -28,53 +28,53 @@ struct ParameterLayouts {
 
 class RuleCosts {
  public:
-  // `gradients_as`: as LoweringOptions. `reshards`: of the same mesh and model of costs; null: its
-  // own.
+  // `gradients_as`: as in LoweringOptions. `reshards`: of the same mesh and cost model; null: a new
+  // one.
   RuleCosts(const Graph& graph, const Mesh& mesh, const CostModel& costs, int microbatches,
             int64_t bucket_bytes, DType gradients_as = DType::f32,
             std::shared_ptr<const ReshardCosts> reshards = nullptr);
 
-  // The times of its passes, its own communication, and the bytes that it saves for the backward
-  // pass beside its output.
+  // Returns the times of the operation's passes, its own communication, and the bytes that it saves
+  // for the backward pass besides its output.
   Choice operation(OpId op, const OpStrategy& op_strategy) const;
-  // Adds the costs of storing a parameter, the operation's input `input`, in these layouts, but for
-  // what it returns.
+  // Adds the costs of storing the parameter that is the operation's input `input` in these layouts,
+  // except for the bytes that it returns.
   PassingBytes add_parameter(const OpStrategy& op_strategy, size_t input,
                              const ParameterLayouts& stored, Choice& choice) const;
-  // For one microbatch's part of a tensor. `kept`: the backward pass needs the copy.
+  // Returns the cost for a microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
-  // Bytes of the tensor on the rank that has most of it, of all microbatches.
+  // Returns the tensor's bytes on the rank with the largest part, over all microbatches.
   double bytes(TensorId tensor, const Layout& layout) const;
-  // See Problem::interference.
+  // Returns Problem::interference.
   double interference() const;
 
  private:
   class Sketch;
 
-  // Of a value with the batch as that dimension; -1: it has none.
+  // Returns the bytes of a value with the batch as that dimension; -1: none.
   double bytes(const Shape& shape, int batch, DType dtype, const Layout& layout) const;
 
   // The batch need not divide by the number of microbatches: the first ones have one sequence more.
   enum class Part { larger, smaller };
-  // A microbatch's part of a shape with the batch as `dim`.
+  // Returns a microbatch's part of a shape with the batch as `dim`.
   Shape split(Shape shape, int dim, Part part) const;
-  // Of a larger and a smaller microbatch's seconds.
+  // Averages the seconds of larger and smaller microbatches.
   double average(double larger, double smaller) const {
     return larger_ * larger + (1.0 - larger_) * smaller;
   }
-  // Of summing a scalar in that layout for all ranks.
+  // Returns the seconds to sum a scalar of that layout over all ranks.
   double total_s(const Layout& layout) const;
-  // For a value that is a part of a bucket, whose sums are sent so.
+  // Returns the cost for a value that is part of a bucket, whose sums are sent as `sums_as`.
   Reshard in_bucket(const Value& value, const Layout& to, std::optional<DType> sums_as = {}) const;
 
   const Graph& graph_;
   const Mesh mesh_;
   const CostModel& costs_;
   int microbatches_;
-  double larger_ = 1.0;  // part of the microbatches; times are those of the average one
+  double larger_ = 1.0;  // the part of microbatches that are larger
   int64_t bucket_bytes_;
   DType gradients_as_;
-  double parameters_;  // elements of all
+  double parameters_;  // elements of all parameters
   const std::shared_ptr<const ReshardCosts> reshards_;
 };
 

@@ -24,14 +24,14 @@ bool Storages::within(const Axes& some, const Axes& all) {
   return std::ranges::equal(some, all, std::less_equal{});
 }
 
-// All, and the innermost by itself, whose links are the fastest; of two the other one, too. On more
-// axes each set costs much time: there are many ways from one layout to another.
+// Returns all axes; the innermost one, whose links are the fastest; and, of two axes, the other
+// one. On more axes each set costs much time, because there are many routes between layouts.
 std::vector<Storages::Axes> Storages::sets_of_axes(StorageChoices choices) const {
   if (choices == StorageChoices::as_used) {
     return {};
   }
   Axes all;
-  std::vector<Axes> each;  // by itself, innermost first
+  std::vector<Axes> each;  // innermost first
   for (size_t axis = 0; axis < mesh_.size(); ++axis) {
     all.push_back(mesh_[axis].size > 1);
     if (all.back()) {
@@ -71,7 +71,7 @@ std::vector<ChoiceMeaning> Storages::of(OpId op, const OpStrategy& op_strategy,
   return all;
 }
 
-// The state is cut as the storage is, and on: so a rank has of the parameters what it updates.
+// Cuts the state as the storage and further, so that a rank owns the parameters that it updates.
 ParameterLayouts Storages::cut(ParameterLayouts as_used, const Cut& axes) const {
   Axes storage = axes.storage;
   Axes state = axes.state;

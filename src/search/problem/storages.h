@@ -1,4 +1,4 @@
-// How the parameters of an operation may be stored.
+// The possible storages of an operation's parameters.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@ namespace hidup {
 
 class Storages {
  public:
-  // All of them have to outlive it.
+  // All arguments must outlive the object.
   Storages(const Graph& graph, const Mesh& mesh, const Hints& hints, StorageChoices choices);
 
-  // As the operation uses them; sharded on axes on which they are replicated, or with only the
-  // optimizer's state sharded there; and as the hints have it. State is sharded on all axes, or
-  // (StorageChoices::on_some_axes) on the innermost one, or on the outer one of two; storage on as
-  // many of these or fewer. Without duplicates, those on all axes first. `owned`: which of its
-  // inputs they are.
+  // Returns the storages: as used, with parameters or only optimizer state sharded on axes on which
+  // they are replicated, and as hints ask. State is sharded on all axes, or
+  // (StorageChoices::on_some_axes) on the innermost one, or on the outer one of two; parameters on
+  // the same axes or fewer. All differ; those on all axes come first. `owned`: the inputs that are
+  // the operation's own parameters.
   std::vector<ChoiceMeaning> of(OpId op, const OpStrategy& op_strategy,
                                 const std::vector<size_t>& owned) const;
 

@@ -6,9 +6,9 @@
 namespace hidup {
 namespace {
 
-// See BuiltProblem::again_for_readers.
+// Applies BuiltProblem::again_for_readers.
 void again_for_readers(const Graph& graph, const BuiltProblem& built, Strategy& strategy) {
-  std::vector<bool> wanted(graph.tensors().size());  // by an operation that is computed again
+  std::vector<bool> wanted(graph.tensors().size());  // by a recomputed operation
   for (size_t op = graph.ops().size(); op-- > 0;) {
     const Op& self = graph.ops()[op];
     bool& again = strategy.ops[op].recompute;
