@@ -45,9 +45,9 @@ struct Change {
 };
 
 // Returns the changes: twice the bandwidth of every axis with several ranks, twice the ranks along
-// every axis, twice the memory if it is limited, gradients sent in bf16 if they are sent in f32, and
-// each hint removed, including a single number of microbatches in the options instead of 1, 2 and 4.
-// Hints of similar operations or parameters (pattern_of()) count as one.
+// every axis, twice the memory if it is limited, gradients sent in bf16 if they are sent in f32,
+// and each hint removed, including a single number of microbatches in the options instead of 1, 2
+// and 4. Hints of similar operations or parameters (pattern_of()) count as one.
 std::vector<Change> single_changes(const PlannedRun& run);
 
 // Returns changes that may save memory: no hints, a smaller batch, more microbatches (up to 16),
