@@ -55,8 +55,7 @@ struct alignas(64) Board::Header {
   uint32_t abandoned;
 };
 
-// Two successive meetings use different maxima: a meeting ends after all ranks have left the last
-// one.
+// Successive meetings use different maxima: when one ends, all ranks have left the one before.
 struct alignas(64) Board::Cell {
   int64_t largest[2];
   uint32_t came;  // ranks that came to this meeting

@@ -1,7 +1,6 @@
 // A board where ranks find the maximum of their times without using a core while they wait.
 //
-// Ranks of one host sleep on a futex in shared memory. Ranks of several hosts exchange 8 bytes
-// each.
+// Ranks of one host sleep on a futex in shared memory. Ranks of several hosts exchange 8 bytes.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +24,7 @@ class Board {
   static int64_t bytes_of(size_t rows);
 
   // Collective. `rows`: the same on all ranks of the world, which outlives the board. `memory`:
-  // unused memory from share_memory() of at least bytes_of(rows); ranks that share it count as one
+  // unused memory from share_memory() of bytes_of(rows) or more; ranks that share it count as one
   // host.
   Board(Communicator& world, const std::vector<BoardRow>& rows, std::shared_ptr<std::byte> memory);
   ~Board();
@@ -36,7 +35,7 @@ class Board {
   // tells people the purpose: "all_reduce of x". Blocks until every rank has called it as often as
   // this one. One thread of a rank may call it at a time. Throws Error(communication) after
   // abandon() on any rank. It polls `stopped`, and if that returns true it calls abandon() and
-  // throws, too. (Ranks of several hosts wait in MPI, and only the end of the process ends such a
+  // throws, too. (Ranks of several hosts wait in MPI: only the end of the process ends such a
   // wait.)
   int64_t largest(size_t row, int64_t mine, const std::function<bool()>& stopped,
                   const std::string& doing);

@@ -34,8 +34,8 @@ class Communicator {
   // communicated data in errors. `dtype` is the type of the elements; sums take floating-point
   // types only. Counts are in elements, may be zero and may differ between ranks. Counts per rank
   // are in rank order; a wrong number of them is an Error(internal). `send` and `receive` may not
-  // overlap, except for a rank's own part where the function says so. Repeated runs give equal
-  // bits.
+  // overlap, except for a rank's own part where the function says so. Repeated runs are
+  // bit-identical.
   //
   // `algorithm` is the same on all ranks. MPI uses that algorithm; it falls back to `automatic`
   // where the collective lacks it, and for `windows` where the group spans several hosts. Other
@@ -85,8 +85,7 @@ class Communicator {
   virtual std::vector<std::byte> all_gather(std::span<const std::byte> mine) = 0;
   // Returns the bytes of all ranks in rank order, on rank 0; numbers may differ.
   virtual std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine) = 0;
-  // Does the device's all_to_all with bytes. `send`, `receive`: pieces for and from ranks in rank
-  // order.
+  // Does the device's all_to_all with bytes. `send`, `receive`: pieces for and from ranks in order.
   virtual void exchange(std::span<const std::byte> send, const std::vector<int64_t>& send_counts,
                         std::span<std::byte> receive,
                         const std::vector<int64_t>& receive_counts) = 0;

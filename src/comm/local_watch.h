@@ -13,7 +13,7 @@ class LocalWatch {
  public:
   // Watches as long as it lives. Ends the process with exit code 5, and a message from one rank of
   // the host, when another of its ranks has been stopped (SIGSTOP) for some seconds, or after
-  // limit_s. doing: "MPI starts", for the message. If no launcher names the ranks, only the limit
+  // limit_s. doing: "MPI starts", for the message. Unless a launcher names the ranks only the limit
   // counts.
   LocalWatch(std::string doing, double limit_s);
   ~LocalWatch();

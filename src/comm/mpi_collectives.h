@@ -48,8 +48,7 @@ class MpiCollectives {
   // it together. Returns null if `memory` is null.
   std::shared_ptr<void> use_in_place(const std::shared_ptr<PeerMemory>& memory);
 
-  // Act as in Communicator, but block. Need two ranks. `doing` ("all_gather of x") begins error
-  // texts.
+  // Act as in Communicator, but block, for two or more ranks. `doing`: "all_gather of x".
   void all_reduce(void* data, int64_t count, DType dtype, CollectiveAlgorithm algorithm,
                   const std::string& doing);
   void all_gather(const void* send, void* receive, const std::vector<int64_t>& counts, DType dtype,

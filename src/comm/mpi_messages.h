@@ -48,8 +48,7 @@ class MpiMessages {
   const Traffic& traffic() const { return traffic_; }
 
   // Takes one step. Sends the runs of `sends` to `to`, which receives them all, and fills
-  // `receives` with the data that `from` sends. A rank without anything to send or receive may give
-  // any rank.
+  // `receives` with the data that `from` sends. A rank that sends or receives nothing may give any.
 
   void exchange(const std::vector<Run>& sends, int to, const std::vector<Run>& receives, int from,
                 int64_t bytes, const std::string& doing);

@@ -29,8 +29,7 @@ namespace {
 constexpr double kHeartbeatTimeout = 5.0;     // seconds
 constexpr double kCollectiveTimeout = 600.0;  // seconds
 
-// A large job on a slow file system may take minutes. A stopped rank is noticed on its host
-// earlier.
+// A large job on a slow file system may take minutes. Its host notices a stopped rank earlier.
 constexpr double kStartLimit = 300.0;  // seconds
 
 // Open MPI's needs at its start: with less it hangs or ends the process.

@@ -20,11 +20,10 @@ class MpiSession {
  public:
   // Starts MPI with MPI_THREAD_MULTIPLE, the heartbeat and the watchdog. Throws Error(unavailable)
   // where the library provides a lower thread level, or where Slurm started several processes that
-  // MPI sees as one rank each (srun without PMIx); Error(out_of_memory) if MPI would lack memory or
-  // threads.
+  // MPI sees as one rank each (srun without PMIx); Error(out_of_memory) if memory or threads are
+  // short.
   MpiSession(int* argc, char*** argv);
-  // Ends MPI; all ranks must call it. Leaves MPI running during an exception: others may never
-  // come.
+  // Ends MPI; all ranks must call it. Leaves MPI running during an exception: ranks may not come.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;

@@ -28,8 +28,7 @@ class MpiWindows {
   // not own `group`. `max_piece`: elements that a rank copies at once.
   MpiWindows(MPI_Comm group, int64_t max_piece);
 
-  // Register and unregister peer memory. All ranks call them together, and communicate nothing
-  // else.
+  // Register and unregister peer memory. All ranks call them together, outside of collectives.
   void add(const PeerMemory& memory) { memories_.push_back(&memory); }
   void remove(const PeerMemory& memory) { std::erase(memories_, &memory); }
 

@@ -105,8 +105,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
         return ncclAllGather(send, receive, static_cast<size_t>(counts[0]), type, comm_, on);
       }
       // Broadcasts each part along a ring that passes each link once, like that of an all-gather.
-      // Direct sends between all ranks would cross the link between two nodes once per rank of a
-      // node.
+      // Direct sends would cross the link between two nodes once per rank of a node.
       return for_parts(counts, [&](int root, int64_t start, size_t count) {
         return ncclBroadcast(send, at(receive, start, dtype), count, type, root, comm_, on);
       });

@@ -26,8 +26,7 @@ std::vector<LibraryVersion> nccl_libraries();
 
 // Returns the group `host` with its device collectives over NCCL; host collectives stay those of
 // `host`. Collective. Each rank has a GPU of its own, which its make_device() took last. The first
-// rank makes NCCL's unique id. `name`: the group's name for people. The watchdog outlives the
-// group.
+// rank makes NCCL's unique id. `name`: for people. The watchdog outlives the group.
 //
 // A group initializes NCCL by itself instead of splitting a group of all ranks: the world
 // communicates nothing on the device, so NCCL's buffers and connections for it would serve nobody.

@@ -118,9 +118,9 @@ class Device {
   // without calling `issue`, where the back end cannot record. `issue` runs on this thread. It
   // enqueues work on these streams only, waits only for events that it recorded itself, does not
   // synchronize, and allocates no memory: it ran once before. Throws what `issue` throws. The
-  // recording must be destroyed before the streams and events. `timed`: every replay renews the
-  // times of events. Otherwise events only order the streams, and neither their times nor reached()
-  // are renewed.
+  // recording must be destroyed before the streams and events.
+  // `timed`: every replay renews the times of events. Otherwise events only order the streams, and
+  // neither their times nor reached() are renewed.
   virtual std::unique_ptr<Recording> record(std::span<Stream* const> streams, bool timed,
                                             const std::function<void()>& issue) = 0;
 };
