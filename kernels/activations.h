@@ -1,5 +1,4 @@
-// Activations, element by element: x, y, dy and dx are [n], y may be x, and dx may be dy. NaN stays
-// NaN.
+// Elementwise activations: x, y, dy and dx are [n], y may be x, and dx may be dy. NaN stays NaN.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@ void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n);
 template <typename Element>
 void relu_backward(Stream& stream, const Element* y, const Element* dy, Element* dx, int64_t n);
 
-// The Gaussian error linear unit in its tanh form (Hendrycks and Gimpel, "Gaussian error linear
-// units", 2016, section 2), as GPT-2 has it:
+// Gaussian error linear unit in its tanh form, as in GPT-2 (Hendrycks and Gimpel, "Gaussian error
+// linear units", 2016, section 2):
 //   y = x/2 (1 + tanh u) = x s(2u),  u = sqrt(2/pi) (x + 0.044715 x^3),  s(z) = 1/(1 + e^-z)
 template <typename Element>
 void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n);
@@ -26,9 +25,8 @@ void gelu_forward(Stream& stream, const Element* x, Element* y, int64_t n);
 template <typename Element>
 void gelu_backward(Stream& stream, const Element* x, const Element* dy, Element* dx, int64_t n);
 
-// The sigmoid linear unit, also called swish (Elfwing et al., "Sigmoid-weighted linear units for
-// neural network function approximation in reinforcement learning", 2018; Hendrycks and Gimpel,
-// "Gaussian error linear units", 2016):
+// Sigmoid linear unit or swish (Elfwing et al., "Sigmoid-weighted linear units for neural network
+// function approximation in reinforcement learning", 2018; Hendrycks and Gimpel, 2016):
 //   y = x s(x)
 template <typename Element>
 void silu_forward(Stream& stream, const Element* x, Element* y, int64_t n);

@@ -28,7 +28,7 @@ void relu_forward(Stream& stream, const Element* x, Element* y, int64_t n) {
 template <typename Element>
 void relu_backward(Stream& stream, const Element* y, const Element* dy, Element* dx, int64_t n) {
   activate(stream, "relu_backward", dx, n, [=](int64_t i) {
-    const float gradient = dy[i];  // read in any case, or the loop keeps a branch
+    const float gradient = dy[i];  // unconditional, or the loop keeps a branch
     return y[i] > 0.0F ? gradient : 0.0F;
   });
 }

@@ -8,7 +8,7 @@
 namespace hidup::kernels {
 namespace {
 
-// What all elements share in a step.
+// Factors that all elements share in a step.
 struct Factors {
   float step_size;
   float inverse_sqrt_correction2;
@@ -23,7 +23,7 @@ Factors factors_of(const AdamOptions& options, const StepState& state, float sca
           static_cast<float>(1.0 / std::sqrt(correction2)), scale};
 }
 
-// One pass over memory; with kRounds it writes `rounded`, too.
+// Updates in one pass over memory; with kRounds it writes `rounded`, too.
 template <bool kRounds, typename Element>
 void update(const AdamPart<Element>& part, const AdamOptions& options, const Factors& factors,
             double lr) {

@@ -5,16 +5,16 @@
 namespace hidup::kernels {
 namespace {
 
-// What all elements share in a step.
+// Factors that all elements share in a step.
 struct Factors {
   float step_size;
   float inverse_sqrt_correction2;
-  float kept;  // of a parameter that decays, by a decoupled decay
+  float kept;  // of a decaying parameter, for decoupled decay
   float scale;
 };
 
-// As many parts as the arguments of a kernel have room for (4 KB). They are cut into pieces of
-// kPiece elements, which the blocks take in turn.
+// As many parts as fit in a kernel's arguments (4 KB). They are cut into pieces of kPiece elements,
+// which the blocks take in turn.
 constexpr int kMostParts = 60;
 constexpr int kCount = kPerVector<float>;
 constexpr int64_t kPiece = kCount * kThreads;
@@ -22,7 +22,7 @@ template <typename Element>
 struct Parts {
   AdamPart<Element> part[kMostParts];
   int64_t first_piece[kMostParts];
-  bool vectors[kMostParts];  // whether all of a part is accessed by vectors
+  bool vectors[kMostParts];  // vectors access all of the part
   int count = 0;
   int64_t pieces = 0;
 };
@@ -37,7 +37,7 @@ __device__ Factors factors_of(const AdamOptions& options, const StepState& state
           static_cast<float>(1.0 - shrink), scale};
 }
 
-// kSome neighbours.
+// Updates kSome neighbours.
 template <int kSome, typename Element>
 __device__ void update(const AdamPart<Element>& part, int64_t i, const AdamOptions& options,
                        const Factors& factors) {

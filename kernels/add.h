@@ -1,4 +1,4 @@
-// y = a + b, element by element.
+// Elementwise sum y = a + b.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace hidup::kernels {
 
-// a, b, y: [n]; y may be a or b. Each gradient is dy itself.
+// a, b, y: [n]; y may be a or b. Both gradients are dy itself.
 template <typename Element>
 void add_forward(Stream& stream, const Element* a, const Element* b, Element* y, int64_t n);
 

@@ -1,26 +1,25 @@
-// How a CPU multiplies bf16: by instructions of its own for that, or as f32, whose products can be
-// the faster ones. Sums are f32 in either case, in another order. On GPUs there is nothing to
-// choose.
+// The arithmetic of bf16 products on a CPU: its own bf16 instructions, or f32, which can be faster.
+// Sums are f32 in either case, in different orders. GPUs have no such choice.
 #pragma once
 
 #include <string>
 
 namespace hidup::kernels {
 
-// The CPU, and the library for it, has instructions for products of bf16.
+// Returns true if the CPU and its library have instructions for bf16 products.
 bool has_bf16_products();
 
-// And they are clearly faster than products of f32: AMX, and AMD's AVX-512 BF16, which has twice
-// the rate. Intel's AVX-512 BF16 without AMX has at most the rate of f32. The kind of the CPU
-// decides and no measurement, so that a repeated run takes the same way.
+// Returns true if those are clearly faster than f32 products: AMX, and AMD's AVX-512 BF16, which
+// has twice the rate. Intel's AVX-512 BF16 without AMX has at most the rate of f32. The kind of CPU
+// decides, not a measurement, so that a repeated run computes the same way.
 bool bf16_products_are_faster();
 
-// From now on, in this process. At first, and where there are no instructions for it: as f32.
+// Sets the arithmetic of this process. The default, and without instructions the only one, is f32.
 void multiply_bf16_natively(bool wanted);
 bool bf16_is_native();
 
-// For people: "kernels for AVX-512, products of bf16 by brg:avx512_core_amx_bf16" (as the library
-// calls it), or "by f32". Empty on GPUs.
+// Returns text for people: "kernels for AVX-512, products of bf16 by brg:avx512_core_amx_bf16" (the
+// library's name), or "by f32". Empty on GPUs.
 std::string describe_arithmetic();
 
 }  // namespace hidup::kernels

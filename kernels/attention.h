@@ -1,8 +1,8 @@
 // Scaled dot-product attention per head (Vaswani et al. 2017, section 3.2.1):
 //   score(i,j) = q_i . k_j / sqrt(head),  y_i = sum over j of softmax_j(score(i,j)) v_j
-// Heads share keys and values in groups (Ainslie et al., "GQA", 2023): head h has those of
-// h / (heads / kv_heads). If causal, query i sees the keys j <= i only. Memory beside the tensors
-// is proportional to the sequence: probabilities exist for a block of queries at a time.
+// Heads share keys and values in groups (Ainslie et al., "GQA", 2023): head h uses those of
+// h / (heads / kv_heads). If causal, query i sees only the keys j <= i. Scratch memory is
+// proportional to the sequence: probabilities exist for one block of queries at a time.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct AttentionSize {
   int64_t batch;
   int64_t sequence;
   int64_t heads;     // of this rank, a multiple of kv_heads
-  int64_t kv_heads;  // likewise
+  int64_t kv_heads;  // of this rank
   int64_t head;      // elements of one head, >= 1
 };
 
 // q: [batch, sequence, heads, head]; k, v: [batch, sequence, kv_heads, head]. The positions of a
-// tensor may lie farther apart than that: q_stride, kv_stride elements.
+// tensor may lie farther apart: q_stride, kv_stride elements.
 template <typename Element>
 struct AttentionTensors {
   Element* q;
@@ -31,7 +31,7 @@ struct AttentionTensors {
   int64_t kv_stride;
 };
 
-// One behind the other, and in one tensor [batch, sequence, 3, heads, head].
+// Return views of separate dense tensors, and of one tensor [batch, sequence, 3, heads, head].
 template <typename Element>
 AttentionTensors<Element> apart(Element* q, Element* k, Element* v, const AttentionSize& size) {
   return {q, k, v, size.heads * size.head, size.kv_heads * size.head};
@@ -46,17 +46,15 @@ template <typename Element>
 struct AttentionForward {
   AttentionTensors<const Element> in;
   Element* y;  // [batch, sequence, heads, head]
-  float* lse;  // f32 [batch, heads, sequence], the log-sum-exp of each query's scores, for the
-               // backward pass
+  float* lse;  // f32 [batch, heads, sequence], log-sum-exp of scores; for the backward pass
   AttentionSize size;
   bool causal;
 };
-// A back end may round probabilities, and gradients of scores, to Elements before it multiplies
-// them.
+// A back end may round probabilities, and gradients of scores, to Elements before multiplying them.
 template <typename Element>
 void attention_forward(Stream& stream, const AttentionForward<Element>& args);
 
-// Probabilities are recomputed from lse, as in FlashAttention (Dao et al. 2022, algorithm 4). With
+// Recomputes probabilities from lse, as in FlashAttention (Dao et al. 2022, algorithm 4). With
 // P = exp(score - lse), D_i = dy_i . y_i and dP_ij = dy_i . v_j:
 //   dS = P * (dP - D) / sqrt(head),  dq = dS k,  dk = dS^T q,  dv = P^T dy
 // dk and dv are sums over the heads of a group.
@@ -65,8 +63,8 @@ struct AttentionBackward {
   AttentionTensors<const Element> in;
   const Element* y;                // [batch, sequence, heads, head]
   const float* lse;                // f32 [batch, heads, sequence]
-  const Element* dy;               // as y
-  AttentionTensors<Element> grad;  // with the strides of `in`, overwritten
+  const Element* dy;               // like y
+  AttentionTensors<Element> grad;  // strides of `in`; overwritten
   AttentionSize size;
   bool causal;
 };

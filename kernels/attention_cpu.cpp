@@ -20,7 +20,7 @@ struct Strip {
 
   int64_t elements() const { return positions * size; }
 };
-// Dense, as floats.
+// Copies a strip to dense floats.
 template <typename Element>
 void gather(const Strip& strip, const Element* from, int64_t stride, float* to) {
   for (int64_t i = 0; i < strip.positions; ++i) {
@@ -39,7 +39,7 @@ void zero(const Strip& strip, float* to, int64_t stride) {
   }
 }
 
-// The head in tensors of its own, but for lse.
+// Returns the place of the head in tensors of its own; lse keeps its place.
 Head alone(const Head& head) {
   Head dense({.batch = 1, .sequence = head.sequence, .heads = 1, .kv_heads = 1, .head = head.size},
              head.size, head.size, 0);
@@ -47,7 +47,7 @@ Head alone(const Head& head) {
   return dense;
 }
 
-// Where the keys and values of a group lie: `index` counts the groups of all sequences.
+// Returns the start of a group's keys and values; `index` counts the groups of all sequences.
 int64_t start_of_group(const AttentionSize& size, int64_t kv_stride, int64_t index) {
   return index / size.kv_heads * size.sequence * kv_stride + index % size.kv_heads * size.head;
 }
@@ -77,7 +77,7 @@ void backward(const AttentionBackward<float>& args) {
   });
 }
 
-// Of other elements: compute(at, dense, y) writes the head's y as floats.
+// Handles other elements: compute(at, dense, y) writes the head's y as floats.
 template <typename Element, typename Compute>
 void forward_by_heads(const AttentionForward<Element>& args, const Compute& compute) {
   const AttentionSize& size = args.size;
@@ -115,7 +115,7 @@ void backward_by_heads(const AttentionBackward<Element>& args, const Compute& co
   });
 }
 
-// From operands as they are.
+// Computes from unconverted operands.
 template <typename Element>
 void forward_natively(const AttentionForward<Element>& args) {
   forward_by_heads(args, [&](const Head& at, const Head& dense, float* y) {
@@ -129,7 +129,7 @@ void backward_natively(const AttentionBackward<Element>& args) {
   });
 }
 
-// A head's q, k and v as floats.
+// Returns a head's q, k and v as floats.
 template <typename Element>
 AttentionTensors<const float> gather(const AttentionTensors<const Element>& in, const Head& at,
                                      float* to) {

@@ -1,7 +1,7 @@
-// Tiles of 64 queries and 64 keys. Scores exist for one tile at a time, in registers and shared
-// memory. A block has 16 x 16 threads, each with 4 x 4 elements of a tile: rows 4 ty .. 4 ty + 3,
-// columns tx, tx + 16, ... A head may have any size: inner products go over it in pieces, and what
-// a block writes is a slice of 64 elements of the head.
+// Attention in tiles of 64 queries and 64 keys. Scores exist for one tile at a time, in registers
+// and shared memory. A block has 16 x 16 threads, each with 4 x 4 elements of a tile: rows 4 ty ..
+// 4 ty + 3, columns tx, tx + 16, ... A head may have any size: inner products process it in pieces,
+// and a block writes a slice of 64 elements of it.
 #include "kernels/attention.h"
 
 #include <type_traits>
@@ -13,9 +13,9 @@ namespace hidup::kernels {
 namespace {
 
 constexpr int kTile = 64;    // queries, keys, and elements of a head that a block writes
-constexpr int kDepth = 32;   // elements of a head that are multiplied at a time
-constexpr int kSide = 16;    // threads
-constexpr int kPerSide = 4;  // elements of a tile's row or column that a thread has
+constexpr int kDepth = 32;   // elements of a head multiplied at a time
+constexpr int kSide = 16;    // threads per side of a tile
+constexpr int kPerSide = 4;  // elements of a tile's row or column per thread
 
 struct Position {
   int x;
@@ -28,8 +28,7 @@ struct Position {
 
 using Fragment = float[kPerSide][kPerSide];
 
-// Shared memory of a block. Columns have a pad, so that a warp's accesses down them go to different
-// banks.
+// Shared memory of a block. The pad puts a warp's accesses down a column in different banks.
 struct Shared {
   float a[kTile][kDepth + 1];
   float b[kTile][kDepth + 1];
@@ -44,7 +43,7 @@ __device__ void clear(Fragment& fragment) {
   }
 }
 
-// tile = rows first .. first + kDepth - 1 of the head of kTile rows, zero beyond the ends.
+// tile = elements first .. first + kDepth - 1 of the head in kTile rows, zero beyond the ends.
 template <typename Element>
 __device__ void load_depth(const Rows<Element>& rows, int64_t first, int64_t head,
                            float (&tile)[kTile][kDepth + 1]) {
@@ -56,14 +55,14 @@ __device__ void load_depth(const Rows<Element>& rows, int64_t first, int64_t hea
   }
 }
 
-// out = a b^T, for kTile rows each. Every thread must come here.
+// out = a b^T, for kTile rows each. Every thread must call it.
 template <typename Element>
 __device__ void inner_products(const Rows<Element>& a, const Rows<Element>& b, int64_t head,
                                Shared& shared, Fragment& out) {
   const Position at;
   clear(out);
   for (int64_t first = 0; first < head; first += kDepth) {
-    __syncthreads();  // others may still read what was there
+    __syncthreads();  // others may still read older data
     load_depth(a, first, head, shared.a);
     load_depth(b, first, head, shared.b);
     __syncthreads();
@@ -77,8 +76,8 @@ __device__ void inner_products(const Rows<Element>& a, const Rows<Element>& b, i
   }
 }
 
-// out += p m, or p^T m if kTransposed, where m are kTile rows and the slice of the head from
-// `first_column` on. Every thread must come here; p must have been written before.
+// out += p m, or p^T m if kTransposed, where m has kTile rows and the slice of the head from
+// `first_column` on. Every thread must call it; p must be complete.
 template <bool kTransposed, typename Element>
 __device__ void add_product(const Rows<Element>& m, int64_t first_column, int64_t head,
                             Shared& shared, Fragment& out) {
@@ -129,8 +128,8 @@ __device__ void write_to_shared(const Fragment& values, Shared& shared) {
   }
 }
 
-// What a thread knows of its four queries: the largest score so far, and the sum of the
-// exponentials of the scores less it (Milakov and Gimelshein 2018).
+// A thread's statistics of its four queries: the largest score so far, and the sum of
+// exp(score - largest) (Milakov and Gimelshein 2018).
 struct Softmax {
   float largest[kPerSide];
   float sum[kPerSide];
@@ -142,7 +141,7 @@ struct Softmax {
     }
   }
 
-  // Turns a tile of scores into exponentials, and rescales what was summed with others.
+  // Turns a tile of scores into exponentials, and rescales earlier sums.
   __device__ void add(Fragment& scores, Fragment& out) {
     for (int i = 0; i < kPerSide; ++i) {
       float row_largest = scores[i][0];
@@ -164,8 +163,8 @@ struct Softmax {
   }
 };
 
-// blockIdx.x: `count` heads (or groups) of all sequences, fastest, and tiles of positions;
-// blockIdx.y: slices of the head.
+// A block's work. blockIdx.x counts `count` heads (or groups) of all sequences, fastest, and tiles
+// of positions; blockIdx.y counts slices of the head.
 struct Task {
   int64_t index;   // of the head or group
   int64_t first;   // position
@@ -234,7 +233,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// P and dS of a tile.
+// Computes P and dS of a tile.
 template <typename Element>
 __device__ void probabilities(const BackwardInputs<Element>& in, const Problem& problem,
                               const Head& head, int64_t query, int64_t key, Shared& shared,
@@ -297,7 +296,7 @@ __global__ void __launch_bounds__(kThreads)
       probabilities(in, problem, head, query, task.first, shared, p, ds);
       write_to_shared(p, shared);
       add_product<true>(head.y_rows(in.dy, query), task.column, size.head, shared, dv);
-      __syncthreads();  // p is read
+      __syncthreads();  // all have read p
       write_to_shared(ds, shared);
       add_product<true>(head.q_rows(in.in.q, query), task.column, size.head, shared, dk);
     }
@@ -313,7 +312,7 @@ Problem problem_of(const AttentionSize& size, bool causal) {
   return {size, causal, 1.0F / sqrtf(static_cast<float>(size.head))};
 }
 
-// Of so many heads or groups in every sequence.
+// Returns the grid for `heads` heads or groups in every sequence.
 dim3 attention_grid(const AttentionSize& size, int64_t heads) {
   return grid_of(size.batch * heads * ceil_div(size.sequence, kTile), ceil_div(size.head, kTile));
 }

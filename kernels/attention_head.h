@@ -1,4 +1,4 @@
-// Where one head of one sequence lies within the tensors of attention.h: for its kernels.
+// The place of one head of one sequence in the tensors of attention.h, for its kernels.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@ namespace hidup::kernels {
 struct AttentionHead {
   int64_t sequence;
   int64_t size;
-  int64_t q_stride;  // elements from a position to the next one
+  int64_t q_stride;  // elements between positions
   int64_t kv_stride;
   int64_t y_stride;
-  int64_t q;   // where the first position begins in q
-  int64_t kv;  // in k and v
+  int64_t q;   // start of the first position in q
+  int64_t kv;  // start in k and v
   int64_t y;
   int64_t lse;
 
-  // The head `index` of all sequences' heads.
+  // `index` counts the heads of all sequences.
   HIDUP_HOST_DEVICE AttentionHead(const AttentionSize& of, int64_t of_q, int64_t of_kv,
                                   int64_t index)
       : sequence(of.sequence),

@@ -1,11 +1,11 @@
-// The gradients of attention_tensor_cuda.cu: probabilities are recomputed from the log-sum-exp.
+// The gradients of attention_tensor_cuda.cu, which recompute probabilities from the log-sum-exp.
 #include "kernels/cuda_attention_tiles.h"
 
 namespace hidup::kernels {
 namespace {
 
-// From products q . k and dy . v: the probability p, and the gradient ds of the scaled product,
-// which is scale times that of q . k. The exponents are of 2.
+// Turns products q . k and dy . v into the probability p and the gradient ds of the scaled product
+// q . k / sqrt(head). Exponents are of 2.
 __device__ inline void to_gradient(float scale, float lse, float d, float& p, float& ds) {
   p = exp2_of(fmaf(p, scale, -lse));
   ds = p * (ds - d);
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   clear(dq);
   const float scale = problem.scale * kLog2E;
   const int end = problem.causal ? smaller(sequence, task.first + kRows) : sequence;
-  __syncthreads();  // all have their rows
+  __syncthreads();  // all have loaded their rows
   load_tile(0, tiles[0]);
   for (int key = 0; key < end; key += kColumns) {
     const KeysAndValues& tile = tiles[key / kColumns % 2];
@@ -79,7 +79,7 @@ __global__ void __launch_bounds__(kTensorThreads)
                         head.sequence - task.first, head.size, vectors);
 }
 
-// Queries and gradients of the result, with what the forward pass knows of the queries.
+// Queries and gradients of the result, with the forward pass's statistics of the queries.
 template <typename Element, int kHead>
 struct Queries {
   Tile<Element, kHead> rows;
@@ -87,8 +87,8 @@ struct Queries {
   float d[Tile<Element, kHead>::kColumns];
 };
 
-// Its rows are keys, and its columns queries of all heads of the group, one head after the other.
-// Queries beyond the end are zeros, and so is what they add.
+// A block's rows are keys, and its columns the queries of all heads of the group, head by head.
+// Queries beyond the end are zeros and add zeros.
 template <typename Element, int kHead>
 __global__ void __launch_bounds__(kTensorThreads)
     key_value_gradient_kernel(BackwardInputs<Element> in, Element* all_dk, Element* all_dv,
@@ -133,7 +133,7 @@ __global__ void __launch_bounds__(kTensorThreads)
   clear(dv);
   const float scale = problem.scale * kLog2E;
   const int count = static_cast<int>(group.heads) * tiles_of_head;
-  __syncthreads();  // all have their rows
+  __syncthreads();  // all have loaded their rows
   load_tile(0, tiles[0]);
   for (int number = 0; number < count; ++number) {
     const Columns& tile = tiles[number % 2];

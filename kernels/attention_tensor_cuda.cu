@@ -1,19 +1,18 @@
-// Attention of 16-bit elements on tensor cores, as FlashAttention-2 (Dao 2023) has it: scores are
-// in registers only. They are not scaled: exp(scale * (score - largest)) is one multiply-add and
-// one power of 2.
+// Attention of 16-bit elements on tensor cores, like FlashAttention-2 (Dao 2023): scores exist only
+// in registers, unscaled: exp(scale * (score - largest)) is one multiply-add and one power of 2.
 #include "kernels/cuda_attention_tiles.h"
 
 namespace hidup::kernels {
 namespace {
 
-// What a lane knows of its two queries: the largest score so far, and the sum of the exponentials
-// of the scores less it, over the lane's own columns.
+// A lane's statistics of its two queries: the largest score so far, and the sum of
+// exp(score - largest) over the lane's own columns.
 struct Softmax {
   float scale;  // of an exponent of 2
   float largest[2] = {-kInfinity, -kInfinity};
   float sum[2] = {0.0F, 0.0F};
 
-  // Turns scores into exponentials; returns what sums with earlier ones are to be multiplied by.
+  // Turns scores into exponentials; returns the factors for earlier sums.
   template <int kStrips>
   __device__ void add(TileSums (&scores)[kStrips][2], float (&correction)[2]) {
     HIDUP_UNROLL for (int half = 0; half < 2; ++half) {
@@ -33,11 +32,11 @@ struct Softmax {
       largest[half] = next;
     }
   }
-  // The sum over all columns.
+  // Returns the sum over all columns.
   __device__ float total(int half) const { return warp_reduce<4>(sum[half], Sum{}); }
 
  private:
-  // Of the lane's upper (0) or lower (1) row.
+  // Returns a score of the lane's upper (0) or lower (1) row.
   template <int kStrips>
   __device__ static float& value(TileSums (&scores)[kStrips][2], int half, int j) {
     return scores[j / 4][j / 2 % 2].values[2 * half + j % 2];

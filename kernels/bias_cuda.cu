@@ -6,7 +6,7 @@
 namespace hidup::kernels {
 namespace {
 
-// A thread owns a column of vectors V and walks down its rows. n and stride are in vectors.
+// A thread owns a column of vectors V and steps through its rows. n and stride are in vectors.
 template <typename V>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const V* x, const V* b, V* y, int64_t rows, int64_t n, int64_t stride) {

@@ -1,4 +1,4 @@
-// A token before the positions of every sequence, and what a model reads at its place.
+// A class token before the positions of every sequence, and its result at the end of a model.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ struct SequenceSize {
   int64_t n;  // width of a position
 };
 
-// y[b, 0, :] = token; y[b, 1 + s, :] = x[b, s, :]. x: [batch, sequence, n] of that size; token:
-// [n]; y: [batch, sequence + 1, n].
+// y[b, 0, :] = token; y[b, 1 + s, :] = x[b, s, :]. x: [batch, sequence, n]; token: [n];
+// y: [batch, sequence + 1, n].
 template <typename Element>
 void prepend_forward(Stream& stream, const Element* x, const Element* token, Element* y,
                      SequenceSize size);
@@ -27,18 +27,17 @@ struct PrependBackward {
   Element* dx;        // [batch, sequence, n]
   float* dtoken;      // f32 [n]
   SequenceSize size;  // of dx
-  bool accumulate;    // to dtoken; dx is overwritten
+  bool accumulate;    // adds to dtoken; dx is overwritten
 };
 template <typename Element>
 void prepend_backward(Stream& stream, const PrependBackward<Element>& args);
 
-// y[b, :] = x[b, 0, :], or zeros where the first position of the sequences is not `here`, because
-// this rank has others. x: [batch, sequence, n] of that size, with a position where it is here;
-// y: [batch, n].
+// y[b, :] = x[b, 0, :], or zeros unless `here`: this rank may have other positions of the
+// sequences. x: [batch, sequence, n], with at least one position if `here`; y: [batch, n].
 template <typename Element>
 void first_forward(Stream& stream, const Element* x, Element* y, SequenceSize size, bool here);
 
-// dx[b, 0, :] = dy[b, :] where it is here; zeros elsewhere.
+// dx[b, 0, :] = dy[b, :] if `here`; zeros elsewhere.
 template <typename Element>
 void first_backward(Stream& stream, const Element* dy, Element* dx, SequenceSize size, bool here);
 

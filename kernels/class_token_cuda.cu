@@ -5,7 +5,7 @@
 namespace hidup::kernels {
 namespace {
 
-// A block walks down samples; a thread does elements of them, of `each` in the output.
+// Blocks step through samples; a thread handles some of the `each` output elements of a sample.
 dim3 grid_of_samples(const SequenceSize& size, int64_t each) {
   return grid_of(blocks_for(each, kThreads), blocks_for(size.batch, 1));
 }

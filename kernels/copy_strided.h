@@ -1,4 +1,4 @@
-// Copies between strided parts of tensors: what packs and unpacks messages, and what slices.
+// Copies between strided parts of tensors: they pack and unpack messages, and slice tensors.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace hidup::kernels {
 
-// Strides and offsets count elements.
+// A copy whose strides and offsets count elements.
 struct StridedCopy {
   int64_t element = 4;  // bytes: 2 or 4
   int dims = 0;         // at most kMaxDims
@@ -19,7 +19,7 @@ struct StridedCopy {
   int64_t to_offset = 0;
 };
 
-// The same copy with the fewest dimensions, the innermost at the end; at least one.
+// Returns the same copy with the fewest dimensions, at least one; the innermost comes last.
 inline StridedCopy merged(const StridedCopy& copy) {
   StridedCopy out;
   out.element = copy.element;
@@ -48,12 +48,12 @@ inline StridedCopy merged(const StridedCopy& copy) {
   return out;
 }
 
-// to[to_offset + sum i_d * to_stride_d] = from[from_offset + sum i_d * from_stride_d] for all
-// indices i below extent. The two do not overlap, and both are aligned to an element. An extent of
-// 0 copies nothing; 0 dimensions are one element.
+// Copies to[to_offset + sum i_d * to_stride_d] = from[from_offset + sum i_d * from_stride_d] for
+// all indices i below extent. The two do not overlap, and both are aligned to an element. An extent
+// of 0 copies nothing; 0 dimensions copy one element.
 void copy_strided(Stream& stream, const void* from, void* to, const StridedCopy& copy);
 
-// Bytes become zero.
+// Sets bytes to zero.
 void fill_zero(Stream& stream, void* to, int64_t bytes);
 
 }  // namespace hidup::kernels

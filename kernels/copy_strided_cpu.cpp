@@ -9,13 +9,13 @@
 namespace hidup::kernels {
 namespace {
 
-constexpr int64_t kPiece = 16384;       // about what one thread copies at a time, in elements
-constexpr int64_t kLarge = 4 * kPiece;  // from there on a team is worth its start
+constexpr int64_t kPiece = 16384;       // elements that one thread copies at a time, roughly
+constexpr int64_t kLarge = 4 * kPiece;  // elements that are worth a team's start
 
-// A run along the innermost dimension, from its element `begin` to `end`.
+// Copies a run along the innermost dimension, from its element `begin` to `end`.
 template <int64_t kElement>
 void copy_run(const StridedCopy& copy, const char* from, char* to, int64_t begin, int64_t end) {
-  constexpr int64_t kShort = 16;  // elements that are faster copied without a call
+  constexpr int64_t kShort = 16;  // elements that are faster to copy without a call
   const int64_t from_stride = copy.from_stride[copy.dims - 1];
   const int64_t to_stride = copy.to_stride[copy.dims - 1];
   if (from_stride == 1 && to_stride == 1 && end - begin > kShort) {
@@ -28,7 +28,7 @@ void copy_run(const StridedCopy& copy, const char* from, char* to, int64_t begin
   }
 }
 
-// Elements begin .. end-1 of the runs first .. last-1, counted row-major over the outer dimensions.
+// Copies elements begin .. end-1 of the runs first .. last-1, row-major over the outer dimensions.
 template <int64_t kElement>
 void copy_runs(const StridedCopy& copy, const char* from, char* to, int64_t first, int64_t last,
                int64_t begin, int64_t end) {
@@ -76,7 +76,7 @@ void copy_strided(Stream& stream, const void* from, void* to, const StridedCopy&
     const StridedCopy simple = merged(copy);
     const int64_t run = simple.extent[simple.dims - 1];
     const int64_t runs = elements / run;
-    // Long runs are cut into pieces, short ones are done several at a time.
+    // Cuts long runs into pieces, and copies several short runs at a time.
     const int64_t pieces = ceil_div(run, kPiece);
     const int64_t group = std::max<int64_t>(1, kPiece / run);
 #pragma omp parallel for schedule(static) if (elements >= kLarge)

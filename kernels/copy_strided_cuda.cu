@@ -5,7 +5,7 @@
 namespace hidup::kernels {
 namespace {
 
-// Whether `count` neighbours can be copied at a time.
+// Returns true if `count` neighbours can be copied at a time.
 bool in_groups(const StridedCopy& copy, int64_t count) {
   const int last = copy.dims - 1;
   if (last < 0 || copy.from_stride[last] != 1 || copy.to_stride[last] != 1) {
@@ -18,7 +18,7 @@ bool in_groups(const StridedCopy& copy, int64_t count) {
   return all % count == 0;
 }
 
-// The copy in_groups(), counted in groups.
+// Returns a copy that is in_groups(), counted in groups.
 StridedCopy grouped(const StridedCopy& copy, int64_t count) {
   StridedCopy out = copy;
   const int last = copy.dims - 1;
@@ -67,7 +67,7 @@ void copy_strided(Stream& stream, const void* from, void* to, const StridedCopy&
   const int64_t count = 16 / copy.element;
   if (in_groups(simple, count) && aligned16(from, to)) {
     copy_elements<int4>(stream, from, to, grouped(simple, count));
-  } else if (copy.element == 2) {  // integers keep the bits of all elements
+  } else if (copy.element == 2) {  // integers preserve the bits of all elements
     copy_elements<uint16_t>(stream, from, to, simple);
   } else {
     copy_elements<int32_t>(stream, from, to, simple);

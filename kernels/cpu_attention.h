@@ -1,5 +1,4 @@
-// Inside the CPU kernels: attention of one head, from products of floats or of elements as they
-// are.
+// Attention of one head from products of floats or of unconverted elements, for CPU kernels.
 #pragma once
 
 #include <cmath>
@@ -12,7 +11,7 @@
 
 namespace hidup::kernels {
 
-constexpr int64_t kQueries = 64;  // queries whose scores are held at a time
+constexpr int64_t kQueries = 64;  // queries whose scores exist at a time
 
 // Queries first .. first+rows-1, and the keys that any of them sees.
 struct QueryBlock {
@@ -30,7 +29,7 @@ struct QueryBlock {
   int64_t visible(int64_t row) const { return causal ? first + row + 1 : keys; }
 };
 
-// What products are computed from, Operands, and their results, floats.
+// Operands of products, and their float results.
 template <typename Operand>
 struct HeadsForward {
   AttentionTensors<const Operand> in;
@@ -48,7 +47,7 @@ struct HeadsBackward {
   bool causal;
 };
 
-// A block's numbers as operands: themselves, or rounded.
+// Returns a block's numbers as operands, rounded unless these are floats.
 template <typename Operand>
 const Operand* as_operands(const float* numbers, int64_t n, std::vector<Operand>& memory) {
   if constexpr (std::is_same_v<Operand, float>) {
@@ -66,7 +65,7 @@ ConstMatrix<Operand> queries(const AttentionHead& at, const QueryBlock& block,
   return {.data = in.q + at.q + block.first * at.q_stride, .stride = at.q_stride};
 }
 
-// products[rows, keys] = q k^T, without the scale
+// products[rows, keys] = q k^T, unscaled.
 template <typename Operand>
 void query_key_products(const AttentionHead& at, const QueryBlock& block,
                         const AttentionTensors<const Operand>& in, float* products) {
@@ -75,8 +74,8 @@ void query_key_products(const AttentionHead& at, const QueryBlock& block,
        block.keys);
 }
 
-// Turns the first `visible` of row's products into exp(scale * product - shift), the
-// others, up to `keys`, into 0, and returns their sum.
+// Replaces the first `visible` products of a row by exp(scale * product - shift), and the others,
+// up to `keys`, by 0. Returns their sum.
 inline float exponentials(float* row, int64_t visible, int64_t keys, float scale, float shift) {
   const float sum =
       sum_of(visible, [=](int64_t j) { return row[j] = fast_exp(row[j] * scale - shift); });
@@ -84,7 +83,7 @@ inline float exponentials(float* row, int64_t visible, int64_t keys, float scale
   return sum;
 }
 
-// `at`: where the operands are; `to`: where the results go, but for lse, which is `at`.
+// `at`: place of the operands and of lse; `to`: place of the other results.
 template <typename Operand>
 void forward_block(const AttentionHead& at, const AttentionHead& to, const QueryBlock& block,
                    const HeadsForward<Operand>& args) {
@@ -115,7 +114,7 @@ void forward_block(const AttentionHead& at, const AttentionHead& to, const Query
   }
 }
 
-// Writes the block's dq, and adds its share to dk and dv. `at` and `to` as above.
+// Writes the block's dq, and adds its share to dk and dv. `at`, `to`: like forward_block()'s.
 template <typename Operand>
 void backward_block(const AttentionHead& at, const AttentionHead& to, const QueryBlock& block,
                     const HeadsBackward<Operand>& args) {

@@ -1,7 +1,7 @@
-// Inside the CPU kernels: sums over rows whose rounding does not depend on the team.
+// Sums over rows with a rounding that does not depend on the team, for CPU kernels.
 //
-// Rows are summed in blocks that only the row count decides, a partial sum per
-// block, and the partial sums are added in order.
+// The row count alone decides the blocks of rows. Each block has a partial sum, and the partial
+// sums are added in order.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct RowBlocks {
   int64_t size;  // rows of a block; the last may have fewer
   int64_t count;
 
-  // At most 64 blocks, which bounds the partial sums, of at least 16 rows.
+  // Makes at most 64 blocks, which bounds the partial sums, of at least 16 rows.
   explicit RowBlocks(int64_t all_rows)
       : rows(all_rows),
         size(std::max<int64_t>(16, ceil_div(all_rows, 64))),
@@ -25,8 +25,7 @@ struct RowBlocks {
   int64_t end(int64_t block) const { return std::min(rows, (block + 1) * size); }
 };
 
-// sums[j] (+)= partials[0][j] + partials[1][j] + ...; a partial has n elements and the
-// next one follows `stride` elements later.
+// sums[j] (+)= partials[0][j] + partials[1][j] + ...; partials of n elements, `stride` apart.
 inline void add_partials(const float* partials, int64_t count, int64_t stride, float* sums,
                          int64_t n, bool accumulate) {
   constexpr int64_t kColumns = 64;

@@ -1,5 +1,4 @@
-// Inside the CPU kernels: GELU of one element (activations.h) and its derivative, which become
-// vector code in a loop.
+// GELU of one element (activations.h) and its derivative; loops of them vectorize. For CPU kernels.
 #pragma once
 
 #include "kernels/cpu_math.h"

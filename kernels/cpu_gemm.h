@@ -1,4 +1,4 @@
-// Inside the CPU kernels: one matrix product on the calling thread, and copies of its operands.
+// A matrix product on the calling thread, and copies of its operands, for CPU kernels.
 #pragma once
 
 #include <algorithm>
@@ -18,33 +18,33 @@ struct ConstMatrix {
   bool transposed = false;
 };
 
-// A row-major matrix as it is stored, some rows of which are used.
+// A row-major matrix as stored, of which some rows are used.
 template <typename Element>
 struct RowMajor {
   const Element* data;
   int64_t stride;
-  const int64_t* places = nullptr;  // of the rows in use; null: all are
+  const int64_t* places = nullptr;  // indices of the rows in use; null: all rows
 
   const Element* row(int64_t index) const {
     return data + (places != nullptr ? places[index] : index) * stride;
   }
 };
 
-// c[m,n] = op(a) op(b) + beta * c. Called inside a parallel region it computes on the
-// calling thread alone, so that its rounding does not depend on the team: oneDNN would
-// otherwise split long sums among the threads. It fails only if memory for packing is missing.
-// That ends the process, because no exception may leave a parallel region.
+// c[m,n] = op(a) op(b) + beta * c. Inside a parallel region it computes on the calling thread
+// alone, so that its rounding does not depend on the team: oneDNN would otherwise split long sums
+// among the threads. It fails only if memory for packing is missing, which ends the process,
+// because no exception may leave a parallel region.
 void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<float> a, ConstMatrix<float> b, float beta,
           float* c, int64_t c_stride) noexcept;
 
-// The same of bf16 by the CPU's own instructions, where it has them (arithmetic.h).
+// Does the same for bf16 with the CPU's own instructions, if it has them (arithmetic.h).
 void gemm(int64_t m, int64_t n, int64_t k, ConstMatrix<BFloat16> a, ConstMatrix<BFloat16> b,
           float beta, float* c, int64_t c_stride) noexcept;
-// What the library computes that by, as it calls it: "brg:avx512_core_amx_bf16".
+// Returns the library's name of that implementation: "brg:avx512_core_amx_bf16".
 std::string name_of_bf16_gemm();
 
-// to[rows, columns], dense: rows of the matrix from `row` on, columns from `column` on, as floats
-// or as they are.
+// Copies to to[rows, columns], dense: rows of the matrix from `row` on and columns from `column`
+// on, as floats or as stored.
 template <typename Element, typename Copied>
 void pack(const RowMajor<Element>& matrix, int64_t row, int64_t column, int64_t rows,
           int64_t columns, Copied* to) {
@@ -58,7 +58,7 @@ void pack(const RowMajor<Element>& matrix, int64_t row, int64_t column, int64_t 
   }
 }
 
-// The transpose of that, as floats: to[columns, rows].
+// Copies the transpose of that part as floats: to[columns, rows].
 template <typename Element>
 void pack_transposed(const RowMajor<Element>& matrix, int64_t row, int64_t column, int64_t rows,
                      int64_t columns, float* to) {

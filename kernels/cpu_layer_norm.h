@@ -1,4 +1,4 @@
-// Inside the CPU kernels: layer normalization (layer_norm.h) of a row.
+// Layer normalization (layer_norm.h) of a row, for CPU kernels.
 #pragma once
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace hidup::kernels {
 
-// x + at; null stays null.
+// Returns x + at, or null if x is null.
 template <typename Element>
 Element* row_at(Element* x, int64_t at) {
   return x != nullptr ? x + at : nullptr;
@@ -23,13 +23,13 @@ void write_row(Term term, Element* x, int64_t n) {
   }
 }
 
-// How far an element is from its row's mean; not centered, as for RMS norm, from 0.
+// Returns the difference between an element and its row's mean, or from 0 for RMS norm.
 template <bool kCentered, typename Element>
 float from_mean(Element x, float mean) {
   return kCentered ? x - mean : float{x};
 }
 
-// y may be x.
+// Normalizes a row; y may be x.
 template <bool kCentered, typename Element>
 void normalize(const Element* x, const Element* gamma, const Element* beta, Element* y, float* mean,
                float* rstd, int64_t n, float eps) {
@@ -39,7 +39,7 @@ void normalize(const Element* x, const Element* gamma, const Element* beta, Elem
     *mean = average;
   }
   const auto away = [=](int64_t j) { return from_mean<kCentered>(x[j], average); };
-  // From the differences: the mean of the squares would cancel where the mean is large.
+  // Squares the differences: the mean of the squares would cancel if the mean is large.
   const float squares = sum_of(n, [=](int64_t j) { return away(j) * away(j); });
   const float factor = 1.0F / std::sqrt(squares / static_cast<float>(n) + eps);
   *rstd = factor;
@@ -51,7 +51,7 @@ void normalize(const Element* x, const Element* gamma, const Element* beta, Elem
   }
 }
 
-// Without beta by RMS norm.
+// Uses RMS norm if beta is null.
 template <typename Element>
 void normalize(const Element* x, const Element* gamma, const Element* beta, Element* y, float* mean,
                float* rstd, int64_t n, float eps) {

@@ -1,4 +1,4 @@
-// Inside the CPU kernels: arithmetic that vectorises, and scratch memory.
+// Arithmetic that vectorizes, and scratch memory, for CPU kernels.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// A vector of at least n elements, kept between calls by its (thread_local) owner.
+// Returns at least n elements of `memory`, which its (thread_local) owner reuses between calls.
 template <typename T>
 T* scratch(std::vector<T>& memory, int64_t n) {
   if (static_cast<int64_t>(memory.size()) < n) {
@@ -23,7 +23,7 @@ T* scratch(std::vector<T>& memory, int64_t n) {
   return memory.data();
 }
 
-// Asks for n elements from x on, which need not exist.
+// Prefetches n elements from x on, which need not exist.
 template <typename Element>
 void prefetch(const Element* x, int64_t n) {
   for (int64_t i = 0; i < n; i += 64 / static_cast<int64_t>(sizeof(Element))) {
@@ -31,7 +31,7 @@ void prefetch(const Element* x, int64_t n) {
   }
 }
 
-// n elements as floats, and floats as elements.
+// Convert n elements to floats, and floats to elements.
 template <typename Element>
 void widen(const Element* from, int64_t n, float* to) {
 #pragma omp simd
@@ -47,8 +47,8 @@ void narrow(const float* from, int64_t n, Element* to) {
   }
 }
 
-// Where a kernel sums what becomes n elements at `out`: there itself where they are floats,
-// otherwise in `memory`, from where round_to() brings it.
+// Returns memory for the sums of n elements: `out` itself for floats, otherwise `memory`, from
+// which round_to() copies.
 template <typename Element>
 float* sums_for(Element* out, int64_t n, std::vector<float>& memory) {
   if constexpr (std::is_same_v<Element, float>) {
@@ -64,8 +64,8 @@ void round_to(const float* sums, int64_t n, Element* out) {
   }
 }
 
-// exp(x) for x <= 88, within 1.2e-7 relative; 0 below -87; NaN stays NaN. Cephes' expf
-// (S. Moshier) without branches and library calls, so that a loop of it becomes vector code.
+// exp(x) for x <= 88, within 1.2e-7 relative; 0 below -87; NaN stays NaN. Cephes' expf (S. Moshier)
+// without branches and library calls, so that a loop of it vectorizes.
 inline float fast_exp(float x) {
   constexpr float kLog2E = 1.44269504088896341F;
   constexpr float kRound = 0x1.8p23F;  // adding it leaves the nearest integer in the low bits
@@ -87,8 +87,8 @@ inline float fast_exp(float x) {
   return x < -87.0F ? 0.0F : p * std::bit_cast<float>(exponent);
 }
 
-// start combined with term(0), ..., term(n-1), in an order that n alone decides: 32 (f64:
-// 16) running values, four vector registers, hide the latency of the additions.
+// Combines start with term(0), ..., term(n-1), in an order that depends on n alone: 32 (f64: 16)
+// running values, four vector registers, hide the latency of additions.
 template <typename T, typename Term, typename Combine>
 T reduce(int64_t n, T start, Term term, Combine combine) {
   constexpr int64_t kLanes = 128 / sizeof(T);
@@ -123,7 +123,7 @@ T sum_of(int64_t n, Term term) {
   return reduce(n, T{0}, term, [](T a, T b) { return a + b; });
 }
 
-// The largest of x[0 .. n), or -infinity if there is none.
+// Returns the maximum of x[0 .. n), or -infinity if n is 0.
 template <typename Element>
 float max_of(const Element* x, int64_t n) {
   return reduce(

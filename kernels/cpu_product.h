@@ -1,5 +1,4 @@
-// Inside the CPU kernels: the product of whole matrices, summed by the team in tiles
-// (tiled_product_cpu.cpp).
+// The product of whole matrices in tiles, by the team (tiled_product_cpu.cpp). For CPU kernels.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +15,11 @@ struct ResultTile {
   int64_t rows, columns;
 };
 
-// Called as finish(tile, sums, stride) for every tile, on the thread that computed it. Were it a
-// type of its own per kernel, all of a product would be compiled anew for each.
+// finish(tile, sums, stride) runs for every tile, on the thread that computed it. With a type of
+// its own per kernel the whole product would be compiled once for each.
 using FinishTile = std::function<void(const ResultTile&, const float*, int64_t)>;
 
-// finish(), as vector code for the CPU that runs it; it may not throw.
+// Returns finish() as vector code for the running CPU; it may not throw.
 template <typename Finish>
 FinishTile for_tiles(const Finish& finish) {
   return [finish](const ResultTile& tile, const float* sums, int64_t stride) {
@@ -34,16 +33,16 @@ struct Product {
   const Element* a;
   const Element* b;
   MatmulShape shape;  // the stride of c is that of `sums`
-  // Where the stored rows of a and b are, counted in rows; null: one after the other.
+  // Indices of the stored rows of a and b; null: all rows in order.
   const int64_t* a_places = nullptr;
   const int64_t* b_places = nullptr;
-  // Where the sums go; null: to scratch memory, where they are added to nothing.
+  // Memory for the sums; null: scratch memory, without accumulation.
   float* sums = nullptr;
   bool accumulate = false;
   FinishTile finish;  // null: the sums are the result
 };
 
-// The team computes products side by side.
+// Computes the products, which the team shares.
 template <typename Element>
 void compute(const std::vector<Product<Element>>& products);
 

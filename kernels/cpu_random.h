@@ -1,4 +1,4 @@
-// Inside the CPU kernels: the random words of many elements at a time.
+// The random words of many elements at a time, for CPU kernels.
 #pragma once
 
 #ifdef __AVX2__
@@ -19,10 +19,10 @@ using Lanes [[gnu::vector_size(32)]] = uint64_t;
 
 inline constexpr Lanes kLowerHalf = Lanes{} + 0xFFFFFFFFU;
 
-// The products of the lower halves.
+// Returns the products of the lower halves.
 inline Lanes multiply(Lanes a, Lanes b) {
 #ifdef __AVX2__
-  // One instruction, which GCC does not find in the expression below.
+  // GCC does not find this instruction for the expression below.
   return reinterpret_cast<Lanes>(
       _mm256_mul_epu32(reinterpret_cast<__m256i>(a), reinterpret_cast<__m256i>(b)));
 #else
@@ -30,9 +30,9 @@ inline Lanes multiply(Lanes a, Lanes b) {
 #endif
 }
 
-// words[0 .. 4*blocks), rounded up to whole groups: the words of the blocks from `first` on, at
-// least one. The same as RandomStream::block() one by one, a group of blocks at a time: the upper
-// halves of the lanes hold what the next product ignores.
+// Writes words[0 .. 4*blocks), rounded up to whole groups: the words of the blocks from `first` on,
+// at least one block. They equal RandomStream::block() of each, but a group of blocks is computed
+// at a time: the next product ignores the upper halves of the lanes.
 inline void random_words(const RandomStream& random, uint64_t first, int64_t blocks,
                          uint32_t* words) {
   constexpr int kVectors = kGroup / 4;  // independent chains of multiplications
@@ -73,7 +73,7 @@ inline void random_words(const RandomStream& random, uint64_t first, int64_t blo
 
 inline constexpr int64_t kWordsAtATime = 1024;
 
-// use(begin, length, words) for pieces of n elements; words[i] belongs to element begin + i.
+// Calls use(begin, length, words) for pieces of n elements; words[i] belongs to element begin + i.
 // Element 0 has number `index` in the stream.
 template <typename Use>
 void for_words(const RandomStream& random, uint64_t index, int64_t n, Use use) {

@@ -1,4 +1,4 @@
-// Inside the CPU kernels: SiLU of one element (activations.h), which becomes vector code in a loop.
+// SiLU of one element (activations.h); loops of it vectorize. For CPU kernels.
 #pragma once
 
 #include "kernels/cpu_math.h"

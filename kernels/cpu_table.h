@@ -1,4 +1,4 @@
-// Inside the CPU kernels: tables of numbers that stay from call to call.
+// Tables of numbers that stay in memory between calls, for CPU kernels.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace hidup::kernels {
 
-// `length` floats, which compute(floats) writes where the last call was of something else. One
+// Returns `length` floats, which compute(floats) writes if `of` differs from the last call's. One
 // stream is one thread: each has its own table and needs no lock.
 template <typename Of, typename Compute>
 const float* table_of(const Of& of, int64_t length, Compute compute) {

@@ -1,5 +1,4 @@
-// Inside the CPU kernels: work that every thread of the team has a share of, as vector code for the
-// CPU that runs it. The work may not throw.
+// Work that a team of threads shares, as vector code for the running CPU. It may not throw.
 #pragma once
 
 #ifdef _OPENMP
@@ -21,7 +20,7 @@ inline int64_t team_size() {
 #endif
 }
 
-// work(begin, end) on every thread that has a share of [0, n).
+// Runs work(begin, end) on every thread that has a share of [0, n).
 template <typename Work>
 void for_shares(int64_t n, const Work& work) {
   const int64_t shares = std::min(n, team_size());
@@ -31,7 +30,7 @@ void for_shares(int64_t n, const Work& work) {
   }
 }
 
-// work(i) for every i of [0, n).
+// Runs work(i) for every i of [0, n).
 template <typename Work>
 void for_each(int64_t n, const Work& work) {
   for_shares(n, [&](int64_t begin, int64_t end) {
@@ -41,7 +40,7 @@ void for_each(int64_t n, const Work& work) {
   });
 }
 
-// The same, several at a time: none of them may depend on another.
+// Does the same for several i at a time; no call may depend on another.
 template <typename Work>
 void for_each_element(int64_t n, const Work& work) {
   for_shares(n, [&](int64_t begin, int64_t end) {

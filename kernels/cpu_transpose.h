@@ -1,4 +1,4 @@
-// Inside the CPU kernels: transposing a matrix.
+// Transposition of a matrix, for CPU kernels.
 #pragma once
 
 #include <bit>
@@ -11,12 +11,12 @@
 
 namespace hidup::kernels {
 
-// Eight floats, the bits of eight elements of 16 bits, and of 32.
+// Eight floats, the bits of eight 16-bit elements, and of eight 32-bit elements.
 using Floats8 [[gnu::vector_size(32)]] = float;
 using Bits8 [[gnu::vector_size(16)]] = uint16_t;
 using Words8 [[gnu::vector_size(32)]] = int32_t;
 
-// rows[i][j] becomes rows[j][i], by shuffles that stay within 16 bytes, except for the last ones.
+// Swaps rows[i][j] and rows[j][i], by shuffles within 16 bytes except for the last ones.
 inline void transpose_block(Floats8 (&rows)[8]) {
   Floats8 mixed[8];
 #pragma GCC unroll 8
@@ -49,7 +49,7 @@ Floats8 load8(const Element* from) {
   Floats8 to = {};
   if constexpr (std::is_same_v<Element, float>) {
     std::memcpy(&to, from, sizeof(to));
-  } else if constexpr (std::is_same_v<Element, BFloat16>) {  // as widen(), which here is slow
+  } else if constexpr (std::is_same_v<Element, BFloat16>) {  // like widen(), which is slow here
     Bits8 bits;
     std::memcpy(&bits, from, sizeof(bits));
     to = std::bit_cast<Floats8>(__builtin_convertvector(bits, Words8) << 16);
@@ -59,8 +59,7 @@ Floats8 load8(const Element* from) {
   return to;
 }
 
-// to[8, 8] with rows of `to_stride`: the transpose of the rows first .. first + 7, from `column`
-// on.
+// Writes to[8, 8], rows `to_stride` apart: transposed rows first .. first + 7, from `column` on.
 template <typename RowOf>
 void transpose_block(const RowOf& row_of, int64_t first, int64_t column, float* to,
                      int64_t to_stride) {
@@ -76,10 +75,10 @@ void transpose_block(const RowOf& row_of, int64_t first, int64_t column, float* 
   }
 }
 
-// to[rows, columns], dense: the transpose of [columns, rows], as floats. row_of(i): its row i.
+// Writes to[rows, columns], dense: the transpose of [columns, rows], as floats. row_of(i): row i.
 template <typename RowOf>
 void transpose(const RowOf& row_of, int64_t rows, int64_t columns, float* to) {
-  constexpr int64_t kLine = 64 / sizeof(*row_of(0));  // elements that are read while they are there
+  constexpr int64_t kLine = 64 / sizeof(*row_of(0));  // elements of a cache line, read together
   const int64_t whole_rows = rows / 8 * 8;
   const int64_t whole_columns = columns / 8 * 8;
   for (int64_t line = 0; line < whole_rows; line += kLine) {

@@ -1,8 +1,8 @@
-// Cross entropy of the softmax of logits with one right class per row, and the accuracy: a row is
-// right where no logit is larger than the target's. A row whose target is negative has none: it
-// adds nothing to the loss and the accuracy, and its gradient is 0. `scale` is what it would be if
-// all rows had a target. Rows of logits and of dlogits are `stride` elements apart, or dense where
-// that is 0; what lies between two rows is not read and not written.
+// Cross entropy of the softmax of logits with one target class per row, and the accuracy: a row is
+// right if no logit is larger than the target's. A row with a negative target has none: it adds
+// nothing to the loss and the accuracy, and its gradient is 0. `scale` counts all rows as if they
+// had a target. Rows of logits and dlogits are `stride` elements apart, or dense if that is 0; the
+// gap between rows is neither read nor written.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace hidup::kernels {
 
 // lse[r] = log(sum over v of exp(logits[r,v]));
 // loss[0] (+)= scale * sum over r of (lse[r] - logits[r, targets[r]]), summed in double,
-// over the rows with a target; loss[1] (+)= scale * the number of right ones.
+// over the rows with a target; loss[1] (+)= scale * the number of right rows.
 template <typename Element>
 struct CrossEntropyForward {
   const Element* logits;   // [rows, vocab]
@@ -31,10 +31,10 @@ struct CrossEntropyForward {
 template <typename Element>
 void cross_entropy_forward(Stream& stream, const CrossEntropyForward<Element>& args);
 
-// The same where a rank has the classes first .. first + columns - 1 only:
+// Statistics of a rank that has only the classes first .. first + columns - 1:
 // stats[r, 0] = log(sum over those v of exp(logits[r, v])), -infinity if there are none;
 // stats[r, 1] = their largest logit, likewise;
-// stats[r, 2] = logits[r, targets[r]], 0 where that class is not here.
+// stats[r, 2] = logits[r, targets[r]], 0 if another rank has that class.
 template <typename Element>
 struct CrossEntropyStats {
   const Element* logits;   // [rows, columns]
@@ -48,7 +48,7 @@ struct CrossEntropyStats {
 template <typename Element>
 void cross_entropy_stats(Stream& stream, const CrossEntropyStats<Element>& args);
 
-// lse and loss as above, from the stats of all parts of the classes.
+// lse and loss of CrossEntropyForward, from the stats of all parts of the classes.
 struct CrossEntropyMerge {
   const float* stats;      // f32 [parts, rows, 3]
   const int32_t* targets;  // i32 [rows]
@@ -61,7 +61,7 @@ struct CrossEntropyMerge {
 };
 void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args);
 
-// dlogits = scale * state->loss_scale * (exp(logits - lse) - onehot(target)), of the classes first
+// dlogits = scale * state->loss_scale * (exp(logits - lse) - onehot(target)), for the classes first
 // .. first + columns - 1; 0 in rows without a target. `state` is read when the work runs.
 template <typename Element>
 struct CrossEntropyBackward {

@@ -12,10 +12,10 @@
 namespace hidup::kernels {
 namespace {
 
-constexpr int64_t kStats = 3;  // of a row and a part of the classes
+constexpr int64_t kStats = 3;  // numbers per row and part of the classes
 
-// The sum of exp(x - shift): in single precision within short stretches, and in double over the
-// stretches, because a vocabulary may be large.
+// Returns the sum of exp(x - shift): in single precision within short stretches, and in double over
+// the stretches, because a vocabulary may be large.
 template <typename Element>
 double sum_of_exponentials(const Element* x, int64_t n, float shift) {
   constexpr int64_t kStretch = 1024;
@@ -28,7 +28,7 @@ double sum_of_exponentials(const Element* x, int64_t n, float shift) {
   return total;
 }
 
-// Of the logits of a row: log of the sum of exp(x), and the largest; -infinity if there is no x.
+// The log-sum-exp and the maximum of a row's logits x; -infinity if there are none.
 struct Classes {
   double lse;
   float largest;
@@ -39,7 +39,7 @@ Classes classes_of(const Element* x, int64_t n) {
   return {static_cast<double>(largest) + std::log(sum_of_exponentials(x, n, largest)), largest};
 }
 
-// What a row adds to the loss and to the number of right ones.
+// A row's share of the loss and of the number of right rows.
 struct RowLoss {
   double loss = 0.0;
   double right = 0.0;
@@ -51,7 +51,7 @@ RowLoss row_loss(int32_t target, const Classes& classes, float logit) {
   return {classes.lse - static_cast<double>(logit), logit >= classes.largest ? 1.0 : 0.0};
 }
 
-// loss (+)= scale * the sum of the rows'.
+// loss (+)= scale * the sum over the rows.
 void add_losses(const RowLoss* losses, int64_t rows, float scale, bool accumulate, float* loss) {
   RowLoss sum;
   for (int64_t row = 0; row < rows; ++row) {
@@ -66,14 +66,14 @@ void add_losses(const RowLoss* losses, int64_t rows, float scale, bool accumulat
   add(sum.right, loss[1]);
 }
 
-// The right class's gradient. `stored` is p * factor; where that was rounded, it is computed anew
-// from `exact`.
+// Returns the gradient of the target class. `stored` is p * factor; if that was rounded, the
+// gradient is computed from `exact`.
 template <typename Element>
 Element minus_one_hot(Element stored, float exact, float factor) {
   return std::is_same_v<Element, float> ? Element(stored - factor) : Element(exact - factor);
 }
 
-// Over the classes of all parts, from the stats of each part. Parts are `stride` apart.
+// Merges the stats of all parts of the classes. Parts are `stride` apart.
 Classes merge_row(const float* stats, int64_t parts, int64_t stride) {
   constexpr double kNothing = -std::numeric_limits<double>::infinity();
   double largest_lse = kNothing;
@@ -138,7 +138,7 @@ void cross_entropy_merge(Stream& stream, const CrossEntropyMerge& args) {
     for_each(args.rows, [&](int64_t row) {
       const float* stats = args.stats + kStats * row;
       const Classes classes = merge_row(stats, args.parts, stride);
-      float logit = 0.0F;  // one part has it, the others add zeros
+      float logit = 0.0F;  // one part has it, and the others add zeros
       for (int64_t part = 0; part < args.parts; ++part) {
         logit += stats[part * stride + 2];
       }
@@ -167,7 +167,7 @@ void cross_entropy_backward(Stream& stream, const CrossEntropyBackward<Element>&
       const float shift = args.lse[row];
       const int64_t target = args.targets[row] - args.first;
       const bool here = target >= 0 && target < columns;
-      const float logit = here ? float{x[target]} : 0.0F;  // which dx may overwrite
+      const float logit = here ? float{x[target]} : 0.0F;  // read before dx may overwrite it
 #pragma omp simd
       for (int64_t j = 0; j < columns; ++j) {
         dx[j] = factor * fast_exp(x[j] - shift);

@@ -4,15 +4,15 @@
 namespace hidup::kernels {
 namespace {
 
-constexpr int64_t kStats = 3;  // of a row and a part of the classes
+constexpr int64_t kStats = 3;  // numbers per row and part of the classes
 
-// Of the logits of a row: log of the sum of exp(x), and the largest; -infinity if there is no x.
+// The log-sum-exp and the maximum of a row's logits x; -infinity if there are none.
 struct Classes {
   double lse;
   float largest;
 };
 
-// Of the logits that a thread has seen of a row: the largest, and the sum of exp(x - largest).
+// A thread's statistics of the logits x of a row so far: the maximum, and the sum of exp(x - max).
 template <typename Element>
 struct Seen {
   float largest = -kInfinity;
@@ -24,7 +24,7 @@ struct Seen {
       most = fmaxf(most, widen(x.element[e]));
     }
     const float shift =
-        most == -kInfinity ? 0.0F : most;  // so far only exp(-infinity) = 0, and NaN
+        most == -kInfinity ? 0.0F : most;  // only -infinity, whose exp is 0, and NaN so far
     float added = 0.0F;
     for (int e = 0; e < kPerVector<Element>; ++e) {
       added += expf(widen(x.element[e]) - shift);
@@ -34,13 +34,12 @@ struct Seen {
   }
 };
 
-// `vectors`: whether x may be read by vectors. Which thread adds an element does not depend on
-// that.
+// `vectors`: x may be read by vectors. The assignment of elements to threads does not depend on it.
 template <typename Element>
 __device__ Seen<Element> seen_of(const Element* x, int64_t n, bool vectors) {
   constexpr int kCount = kPerVector<Element>;
   const int64_t whole = n / kCount;
-  const auto gather = [=](int64_t v) {  // beyond the row: -infinity, which adds nothing
+  const auto gather = [=](int64_t v) {  // -infinity beyond the row adds nothing
     Vector<Element> gathered;
     for (int e = 0; e < kCount; ++e) {
       const int64_t j = kCount * v + e;
@@ -58,8 +57,8 @@ __device__ Seen<Element> seen_of(const Element* x, int64_t n, bool vectors) {
   return seen;
 }
 
-// By a block, which reads the logits once (Milakov and Gimelshein 2018). A thread's sum is short
-// and in single precision; the sum over threads is in double, because a vocabulary may be large.
+// Runs on a block, which reads the logits once (Milakov and Gimelshein 2018). A thread's sum is
+// short and in single precision; the sum over threads is in double for large vocabularies.
 template <typename Element>
 __device__ Classes classes_of(const Element* x, int64_t n, bool vectors) {
   const Seen<Element> seen = seen_of(x, n, vectors);
@@ -69,7 +68,7 @@ __device__ Classes classes_of(const Element* x, int64_t n, bool vectors) {
   return {static_cast<double>(largest) + log(total), largest};
 }
 
-// What a row adds to the loss and to the number of right ones.
+// A row's share of the loss and of the number of right rows.
 struct RowLoss {
   double loss;
   double right;
@@ -81,7 +80,7 @@ __device__ RowLoss row_loss(int32_t target, const Classes& classes, float logit)
   return {classes.lse - static_cast<double>(logit), logit >= classes.largest ? 1.0 : 0.0};
 }
 
-// A block does a row.
+// A block handles a row.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(CrossEntropyForward<Element> args, bool vectors, RowLoss* losses) {
@@ -111,7 +110,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A thread does a row.
+// A thread handles a row.
 __global__ void __launch_bounds__(kThreads) merge_kernel(CrossEntropyMerge args, RowLoss* losses) {
   const int64_t parts = args.parts;
   const int64_t rows = args.rows;
@@ -126,7 +125,7 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(CrossEntropyMerge args,
       largest = fmaxf(largest, stats[part * stride + 1]);
     }
     double sum = 0.0;
-    float logit = 0.0F;  // one part has it, the others add zeros
+    float logit = 0.0F;  // one part has it, and the others add zeros
     for (int64_t part = 0; part < parts; ++part) {
       const auto value = static_cast<double>(stats[part * stride]);
       sum += value == kNothing ? 0.0 : exp(value - largest_lse);
@@ -138,7 +137,7 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(CrossEntropyMerge args,
   }
 }
 
-// One block adds all rows' losses: loss (+)= scale * their sum.
+// One block adds up all rows: loss (+)= scale * their sum.
 __global__ void __launch_bounds__(kThreads)
     loss_kernel(const RowLoss* losses, float* loss, int64_t rows, float scale, bool accumulate) {
   RowLoss sum{0.0, 0.0};
@@ -156,7 +155,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// `vectors` of a row are read and written as such, the elements behind them one by one.
+// Accesses `vectors` vectors of a row as such, and the elements after them one by one.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     backward_kernel(CrossEntropyBackward<Element> args, int64_t vectors) {
@@ -187,14 +186,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The same arguments with the stride as a number of elements, for a kernel.
+// Returns the same arguments with the stride in elements, for a kernel.
 template <typename Args>
 Args with_stride(const char* kernel, Args args, int64_t columns) {
   args.stride = checked_stride(kernel, args.rows, columns, args.stride);
   return args;
 }
 
-// Whether all rows allow loads of 16 bytes.
+// Returns true if all rows allow loads of 16 bytes.
 template <typename Args, typename... Pointers>
 bool rows_aligned16(const Args& strided, Pointers... rows) {
   return aligned16(rows...) &&

@@ -1,4 +1,4 @@
-// Inside the CUDA kernels of attention: what the one for tensor cores and the other one share.
+// Code that attention's CUDA kernels with and without tensor cores share.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace hidup::kernels {
 
-// A part of a tensor: rows `stride` elements apart, `rows` of them from `data` on.
+// A part of a tensor: `rows` rows from `data` on, `stride` elements apart.
 template <typename Element>
 struct Rows {
   const Element* data;
@@ -21,7 +21,7 @@ struct Head : AttentionHead {
   __device__ Head(const AttentionSize& of, const AttentionTensors<Element>& in, int64_t index)
       : AttentionHead(of, in.q_stride, in.kv_stride, index) {}
 
-  // Rows of q, of k or v, and of y or its gradient from position `first` on.
+  // Return rows of q, of k or v, and of y or its gradient from position `first` on.
   template <typename Element>
   __device__ Rows<Element> q_rows(const Element* tensor, int64_t first) const {
     return {tensor + q + first * q_stride, q_stride, sequence - first};
@@ -36,11 +36,11 @@ struct Head : AttentionHead {
   }
 };
 
-// Keys and values that a group of heads shares; `index` counts the groups of all sequences.
+// The keys and values that a group of heads shares; `index` counts the groups of all sequences.
 struct Group {
   int64_t heads;
-  int64_t first_head;  // of all sequences' heads
-  int64_t kv;          // where the first position begins in k and v
+  int64_t first_head;  // index among the heads of all sequences
+  int64_t kv;          // start of the first position in k and v
 
   __device__ Group(const AttentionSize& of, int64_t kv_stride, int64_t index)
       : heads(of.heads / of.kv_heads),
@@ -48,12 +48,12 @@ struct Group {
         kv(index / of.kv_heads * of.sequence * kv_stride + index % of.kv_heads * of.head) {}
 };
 
-// Whether a query sees a key.
+// Returns true if a query sees a key.
 template <typename Index>
 __device__ bool sees(Index query, Index key, Index sequence, bool causal) {
   return key < sequence && (!causal || key <= query);
 }
-// Whether one of the queries from `query` on does not see all `count` keys from `key` on.
+// Returns true if some query from `query` on does not see all `count` keys from `key` on.
 __device__ inline bool hides_some(int key, int count, int query, int sequence, bool causal) {
   return key + count > sequence || (causal && key + count - 1 > query);
 }
@@ -72,8 +72,8 @@ struct BackwardInputs {
   const float* d;
 };
 
-// Attention on tensor cores, for heads of up to kLongestTensorHead elements. The inputs' d is D of
-// attention_backward(), f32 [batch, heads, sequence].
+// Attention on tensor cores, for heads of up to kLongestTensorHead elements. The inputs' d is the D
+// of attention_backward(), f32 [batch, heads, sequence].
 inline constexpr int64_t kLongestTensorHead = 128;
 
 template <typename Element>

@@ -1,9 +1,8 @@
-// Inside the CUDA kernels of attention on tensor cores: tiles in shared memory, their products, and
-// the rows of a block.
+// Tiles in shared memory, their products, and the rows of a block, for attention on tensor cores.
 //
-// A block has four warps and 64 rows of the result: queries, or keys for their gradients. It goes
-// over the other side tile by tile. The next tile is copied to shared memory while this one is
-// multiplied. Heads are filled with zeros to kHead elements.
+// A block has four warps and 64 rows of the result: queries, or keys for their gradients. It loops
+// over the tiles of the other side. The next tile is copied to shared memory while the current one
+// is multiplied. Heads are padded with zeros to kHead elements.
 #pragma once
 
 #include <cuda_pipeline.h>
@@ -17,7 +16,7 @@ inline constexpr int kTensorThreads = kTileWarps * kWarp;
 inline constexpr int kRows = 16 * kTileWarps;  // of a block; a warp has 16 of them
 inline constexpr float kLog2E = 1.44269504F;
 
-// 2^x, by one instruction: results below 2^-126 are 0.
+// Returns 2^x by one instruction: results below 2^-126 are 0.
 __device__ inline float exp2_of(float x) {
 #ifdef HIDUP_TENSOR_CORES
   float y;
@@ -28,19 +27,19 @@ __device__ inline float exp2_of(float x) {
 #endif
 }
 
-// kColumns rows of two tensors of the other side, one below the other. A pair of tiles fits in 48
-// KiB, which no kernel has to ask for. The pad leads neighbouring rows to different banks.
+// kColumns rows of two tensors of the other side, stacked. A pair of tiles fits in 48 KiB, which
+// needs no opt-in. The pad puts neighbouring rows in different banks.
 template <typename Element, int kHead>
 struct alignas(16) Tile {
   static constexpr int kColumns = kHead <= 64 ? 64 : 32;  // of the scores
-  static constexpr int kStrips = kColumns / 16;           // columns that are multiplied at a time
+  static constexpr int kStrips = kColumns / 16;           // columns multiplied at a time
   static constexpr int kStride = kHead + 8;
   Element data[2 * kColumns][kStride];
 };
 static_assert(2 * sizeof(Tile<BFloat16, 64>) <= 36864 && 2 * sizeof(Tile<BFloat16, 128>) <= 36864);
 
-// Begins to copy kCount rows of `from` to those of the tile from `first` on; zeros beyond the ends
-// of `from`. vectors: its rows are aligned to 16 bytes, and whole vectors.
+// Starts to copy kCount rows of `from` to the rows of the tile from `first` on, with zeros beyond
+// the ends of `from`. vectors: rows of `from` consist of whole vectors, aligned to 16 bytes.
 template <int kCount, typename Element, int kHead>
 __device__ void load(const Rows<Element>& from, int64_t head, bool vectors, int first,
                      Tile<Element, kHead>& to) {
@@ -63,14 +62,14 @@ __device__ void load(const Rows<Element>& from, int64_t head, bool vectors, int 
   }
 }
 
-// Returns when what all threads began to copy is there, and none still reads what was before.
+// Waits until the copies of all threads have arrived and no thread reads older data.
 __device__ inline void arrive() {
   __pipeline_commit();
   __pipeline_wait_prior(0);
   __syncthreads();
 }
 
-// The rows of a warp, as the left side of products, from a tile with all of a block's rows.
+// Loads the rows of a warp, as left operand, from a tile with all rows of a block.
 template <typename Element, int kHead>
 __device__ void load_a_rows(const Tile<Element, kHead>& rows, TileA (&a)[kHead / 16]) {
   const int first = static_cast<int>(threadIdx.x) / kWarp * 16;
@@ -111,10 +110,10 @@ __device__ void add_product(const TileSums (&weights)[2], const Tile<Element, kH
   }
 }
 
-// Where a lane's sums lie in a strip of 16 columns: value i of the left (0) or right (1) tile.
+// The place of a lane's sums in a strip of 16 columns: value i of the left (0) or right (1) tile.
 struct Place {
-  int first_of_warp;  // its first row, in the block
-  int first_row;      // of the lane
+  int first_of_warp;  // first row of the warp, in the block
+  int first_row;      // first row of the lane
   int first_column;
 
   __device__ Place()
@@ -152,8 +151,8 @@ __device__ void write(const TileSums (&sums)[kHead / 8], const float (&factor)[2
   }
 }
 
-// blockIdx.x: `count` heads (or groups) of all sequences, fastest, and blocks of rows. With the
-// last rows first where these have the most to do.
+// A block's work. blockIdx.x counts `count` heads (or groups) of all sequences, fastest, and blocks
+// of rows; last_first puts the last rows first if they have the most work.
 struct Task {
   int64_t index;  // of the head or group
   int first;      // position of the block's first row
@@ -165,7 +164,7 @@ struct Task {
   }
 };
 
-// Of so many heads or groups in every sequence.
+// Returns the grid for `heads` heads or groups in every sequence.
 inline dim3 attention_grid(const AttentionSize& size, int64_t heads) {
   check_at_most("positions of a sequence", size.sequence, INT32_MAX - kRows);
   return grid_of(size.batch * heads * ceil_div(size.sequence, kRows));

@@ -1,5 +1,5 @@
-// Inside the CUDA kernels: sums over rows. Rows are summed in blocks that only the row count
-// decides, a partial sum per block, and the partial sums are added in order.
+// Sums over rows, for CUDA kernels. The row count alone decides the blocks of rows. Each block has
+// a partial sum, and the partial sums are added in order.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,15 @@
 
 namespace hidup::kernels {
 
-inline constexpr int kSumColumns = 32;  // that a block of threads sums: a warp reads neighbours
-inline constexpr int kSumRows = kThreads / kSumColumns;  // rows that it reads at a time
+inline constexpr int kSumColumns = 32;  // columns per block of threads: a warp reads neighbours
+inline constexpr int kSumRows = kThreads / kSumColumns;  // rows read at a time
 
 struct RowBlocks {
   int64_t rows;
   int64_t size;  // rows of a block; the last may have fewer
   int64_t count;
 
-  // At most `most` blocks, which bounds the partial sums, of at least `least` rows.
+  // Makes at most `most` blocks, which bounds the partial sums, of at least `least` rows.
   explicit RowBlocks(int64_t all_rows, int64_t most = 64, int64_t least = 64)
       : rows(all_rows),
         size(all_rows > most * least ? ceil_div(all_rows, most) : least),
@@ -26,13 +26,13 @@ struct RowBlocks {
   __device__ int64_t end(int64_t block) const { return smaller(rows, (block + 1) * size); }
 };
 
-// The sum of `value` over the threads of a block of [kSumRows][kSumColumns] that have the same
-// column; valid in the first row of them.
+// Returns the sum of `value` over the threads of a block of [kSumRows][kSumColumns] that share a
+// column; valid in the first row of threads.
 __device__ inline float sum_of_column(float value) {
   __shared__ float values[kSumRows][kSumColumns];
   const int row = static_cast<int>(threadIdx.x) / kSumColumns;
   const int column = static_cast<int>(threadIdx.x) % kSumColumns;
-  __syncthreads();  // others may still read what the last call left
+  __syncthreads();  // others may still read data of the last call
   values[row][column] = value;
   __syncthreads();
   float sum = values[0][column];
@@ -42,8 +42,8 @@ __device__ inline float sum_of_column(float value) {
   return sum;
 }
 
-// sums[j] (+)= partials[0][j] + partials[1][j] + ... for n columns, and likewise of the n behind
-// them to more_sums, where that is not null. A block adds kSumColumns of them.
+// sums[j] (+)= partials[0][j] + partials[1][j] + ... for n columns, and the same for the next n
+// columns to more_sums unless that is null. A block adds kSumColumns columns.
 static __global__ void __launch_bounds__(kThreads)
     add_partials_kernel(const float* partials, int64_t count, int64_t n, float* sums,
                         float* more_sums, bool accumulate) {

@@ -1,5 +1,4 @@
-// Inside the CUDA kernels: elements as floats and floats as elements, by the GPU's own
-// instructions, and vectors of elements.
+// Conversions between elements and floats, and vectors of elements. For CUDA kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -29,7 +28,7 @@ __device__ inline float widen(Float16 x) {
   return __half2float(__ushort_as_half(x.bits));
 }
 
-// Elements of 16 bytes.
+// Number of elements in 16 bytes.
 template <typename Element>
 inline constexpr int kPerVector = 16 / static_cast<int>(sizeof(Element));
 
@@ -40,8 +39,8 @@ struct alignas(kCount * sizeof(Element)) Vector {
   Element element[kCount];
 };
 
-// visit() with the vectors by which rows of n elements are read: of 16 bytes where all addresses
-// allow it, else of one element.
+// Calls visit() with the vector type for reading rows of n elements: 16 bytes if all addresses
+// allow it, else one element.
 template <typename Element, typename Visit>
 void with_vectors(int64_t n, bool aligned, Visit visit) {
   if (aligned && n % kPerVector<Element> == 0) {
@@ -57,14 +56,14 @@ __device__ Vector<Element, kCount> load_vector(const Element* from) {
 }
 template <typename Element, int kCount>
 __device__ void store_vector(Element* to, const Vector<Element, kCount>& vector) {
-  if constexpr (sizeof(vector) == sizeof(uint64_t)) {  // else the compiler may store four times
+  if constexpr (sizeof(vector) == sizeof(uint64_t)) {  // else the compiler may make four stores
     *reinterpret_cast<uint64_t*>(to) = __builtin_bit_cast(uint64_t, vector);
   } else {
     *reinterpret_cast<Vector<Element, kCount>*>(to) = vector;
   }
 }
 
-// The elements nearest to floats; ties to even. Two at a time take one instruction.
+// Return the elements nearest to floats; ties to even. One instruction converts two.
 template <typename Element>
 __device__ Element narrow(float x) {
   if constexpr (std::is_same_v<Element, float>) {
@@ -114,8 +113,7 @@ __device__ Vector<Element, kCount> narrow(const float (&values)[kCount]) {
   return out;
 }
 
-// function(a, b), element by element, in float. Arguments are values, so that both are read at
-// once.
+// Returns function(a, b) of each pair, in float. Takes values, so that both are read at once.
 template <typename Function, typename Element, int kCount>
 __device__ Vector<Element, kCount> apply(Function function, Vector<Element, kCount> a,
                                          Vector<Element, kCount> b) {

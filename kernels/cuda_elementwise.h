@@ -1,5 +1,4 @@
-// Inside the CUDA kernels: functions applied element by element, in vectors where the addresses
-// allow it.
+// Functions of each element, by vectors if the addresses allow it. For CUDA kernels.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +23,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// y[i] = function(a[i], b[i]), of floats; a function of one argument gets the same one twice.
+// y[i] = function(a[i], b[i]), in float; a function of one argument gets the same array twice.
 template <typename Function, typename Element>
 void map_elements(Stream& stream, Function function, const Element* a, const Element* b, Element* y,
                   int64_t n) {

@@ -1,4 +1,4 @@
-// Inside the CUDA kernels: matrix products by cuBLASLt.
+// Matrix products by cuBLASLt, for CUDA kernels.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace hidup::kernels {
 
-// Products of one shape; the operands of the next one lie so many elements further. 0: all
-// products share that operand, which c may not be.
+// A batch of products of one shape; a, b and c: elements from an operand to that of the next
+// product. 0: all products share the operand, which c may not be.
 struct Batch {
   int64_t count = 1;
   int64_t a = 0;
@@ -22,21 +22,21 @@ struct Product {
   Batch batch;
 };
 
-// c (+)= op(a) op(b) for every product of the batch, as matmul() has it: of the same types, and
-// with sums in f32 too. cuBLASLt's choice of an algorithm is kept for every product that differs.
+// c (+)= op(a) op(b) for every product of the batch, with the types of matmul() and f32 sums.
+// cuBLASLt's choice of an algorithm is stored for every distinct product.
 template <typename Element, typename Result>
 void gemm(Stream& stream, const Element* a, const Element* b, Result* c, const Product& product,
           bool accumulate);
 
-// c = what the epilogue makes of op(a) op(b), with k > 0 and a bias; its activation is none or
-// gelu. False, and nothing done, where cuBLASLt does not do it for such operands.
+// c = epilogue of op(a) op(b), with k > 0 and a bias; its activation is none or gelu. Returns false
+// and does nothing if cuBLASLt does not support it for these operands.
 //
-// No ReLU: cuBLASLt's makes 0 of NaN, which would hide that a run has gone wrong.
+// ReLU is excluded: cuBLASLt's turns NaN into 0, which would hide a failed run.
 template <typename Element>
 bool gemm_bias(Stream& stream, const Element* a, const Element* b, Element* c,
                const Product& product, const Epilogue<Element>& epilogue);
 
-// One product each, as matmul_gelu_backward() and matmul_sums() have it. False likewise.
+// Compute one product like matmul_gelu_backward() and matmul_sums(). Return false like gemm_bias().
 template <typename Element>
 bool gemm_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
                         Element* c, const Product& product);
@@ -44,8 +44,7 @@ template <typename Element>
 bool gemm_sums(Stream& stream, const Element* a, const Element* b, float* c, const Product& product,
                Factor summed, float* sums, bool accumulate);
 
-// For how many multiprocessors the products that are given to streams now are made; 0: all of them
-// (products.h).
+// Returns the multiprocessors for which new products are optimized; 0: all (products.h).
 int multiprocessors_for_products();
 
 }  // namespace hidup::kernels

@@ -1,7 +1,7 @@
-// Inside the CUDA products: how cuBLASLt does one.
+// Plans of products by cuBLASLt, for CUDA products.
 //
-// It reads matrices by columns. Read so, a row-major matrix is its own transpose. Therefore
-// c^T = op(b)^T op(a)^T: b is cuBLASLt's A, a its B, and n its number of rows.
+// cuBLASLt's matrices are column-major. In that order a row-major matrix is its own transpose.
+// Therefore c^T = op(b)^T op(a)^T: b is cuBLASLt's A, a its B, and n its number of rows.
 #pragma once
 
 #include <cublasLt.h>
@@ -15,25 +15,24 @@
 
 namespace hidup::kernels {
 
-// What comes with a product, as cuBLASLt is told: its D is c^T. A vector has an element for each
-// row of that, or for each column.
+// An epilogue in cuBLASLt's terms: its D is c^T. `vector` has an element per row or column of D.
 struct LibraryEpilogue {
   cublasLtEpilogue_t kind = CUBLASLT_EPILOGUE_DEFAULT;
-  const void* vector = nullptr;  // a bias, or where sums go
-  const void* input = nullptr;   // of GELU: written in the forward pass, read in the backward pass
+  const void* vector = nullptr;  // a bias, or memory for sums
+  const void* input = nullptr;   // GELU's: written in the forward pass, read in the backward pass
 };
 
-// Of a, b and c, and of the vector and the input of an epilogue.
+// Alignments of a, b and c, and of an epilogue's vector and input, in bytes.
 using Alignments = std::array<uint32_t, 5>;
 
-// All that cuBLASLt's proposals for a product depend on.
+// All facts on which cuBLASLt's proposals for a product depend.
 struct ProductKind {
   Product product;
   cudaDataType_t operand;  // the type of a and b
   cudaDataType_t result;
   Alignments alignments;
   cublasLtEpilogue_t epilogue;
-  int multiprocessors;  // 0: those of the device
+  int multiprocessors;  // 0: all of the device
 
   using Key = std::array<int64_t, 21>;
   Key key() const;
@@ -41,8 +40,7 @@ struct ProductKind {
 
 class MatrixLayout {
  public:
-  // Rows, columns and the leading dimension as cuBLASLt reads it; `offset`: from one matrix of a
-  // batch to the next.
+  // Extents and leading dimension in cuBLASLt's order; `offset`: from matrix to matrix of a batch.
   MatrixLayout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t leading, int64_t count,
                int64_t offset);
   ~MatrixLayout();
@@ -63,17 +61,17 @@ struct ProductOperands {
   LibraryEpilogue epilogue;
 };
 
-// The algorithms that cuBLASLt proposes for products of a kind, and the one that is taken.
+// The algorithms that cuBLASLt proposes for products of a kind, and the chosen one.
 class ProductPlan {
  public:
-  // The epilogue has the addresses of the first call; those of later calls are aligned alike.
+  // The epilogue has the addresses of the first call; later calls have equal alignments.
   ProductPlan(const ProductKind& kind, const LibraryEpilogue& epilogue);
 
-  // Whether cuBLASLt has an algorithm.
+  // Returns true if cuBLASLt has an algorithm.
   bool exists() const { return !algorithms_.empty(); }
-  // Bytes of memory that run() takes now.
+  // Returns the bytes of memory that run() needs now.
   int64_t workspace() const;
-  // Where algorithms are timed (products.h), each of them first, the first time.
+  // Computes a product. The first run times all algorithms if timing is on (products.h).
   void run(CudaStream& stream, const ProductOperands& operands, void* workspace);
 
   void choose(int algorithm);
@@ -90,10 +88,10 @@ class ProductPlan {
   MatrixLayout c_;
   std::vector<cublasLtMatmulHeuristicResult_t> algorithms_;  // by cuBLASLt's estimate, best first
   size_t chosen_ = 0;
-  std::vector<double> seconds_;  // of each, where they were timed
+  std::vector<double> seconds_;  // of each algorithm, if timed
 };
 
-// Plans stay: a program has few kinds of products, and every step has the same.
+// Returns the plan. Plans stay in memory: a program has few kinds of products in every step.
 ProductPlan& plan_for(const ProductKind& kind, const LibraryEpilogue& epilogue);
 
 }  // namespace hidup::kernels

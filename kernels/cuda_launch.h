@@ -1,7 +1,6 @@
-// Inside the CUDA kernels: launches, and how many blocks they take.
+// Launches and their grid sizes, for CUDA kernels.
 //
-// Plain templates instead of <<< >>>, so that host compilers read the same sources
-// (tests/cuda_shim).
+// Plain templates replace <<< >>>, so that host compilers read the same sources (tests/cuda_shim).
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,14 +14,14 @@
 
 namespace hidup::kernels {
 
-inline constexpr int kThreads = 256;  // of a block, where a kernel does not say otherwise
+inline constexpr int kThreads = 256;  // of a block, unless a kernel says otherwise
 inline constexpr int kWarp = 32;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-// Of the device.
+// Returns the number of multiprocessors of the device.
 inline int multiprocessors() {
   int device = 0;
   int count = 0;
@@ -32,22 +31,22 @@ inline int multiprocessors() {
   return count;
 }
 
-// Blocks for `work` pieces, where a block does `per_block` at a time. At most 16 blocks for each
-// multiprocessor, so kernels step through their grids: for (i = first; i < work; i += all).
+// Returns the number of blocks for `work` items, `per_block` of them at a time. At most 16 blocks
+// per multiprocessor, so kernels step through their grids: for (i = first; i < work; i += all).
 inline unsigned blocks_for(int64_t work, int64_t per_block) {
   static const int64_t most = int64_t{16} * multiprocessors();
   const int64_t blocks = ceil_div(work, per_block);
   return static_cast<unsigned>(blocks < most ? blocks : most);
 }
 
-// A grid of x times y blocks, within CUDA's limits.
+// Returns a grid of x times y blocks; checks CUDA's limits.
 inline dim3 grid_of(int64_t x, int64_t y = 1) {
   check_at_most("blocks along x", x, INT32_MAX);
   check_at_most("blocks along y", y, 65535);
   return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y));
 }
 
-// Runs kernel(arguments...) in stream order; nothing where the grid is empty.
+// Runs kernel(arguments...) in stream order; does nothing if the grid is empty.
 template <typename... Parameters, typename... Arguments>
 void launch(Stream& stream, void (*kernel)(Parameters...), dim3 grid, dim3 block,
             Arguments... arguments) {

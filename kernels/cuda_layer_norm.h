@@ -1,11 +1,11 @@
-// Inside the CUDA kernels: layer normalization (layer_norm.h) of a row.
+// Layer normalization (layer_norm.h) of a row, for CUDA kernels.
 #pragma once
 
 #include "kernels/cuda_rows.h"
 
 namespace hidup::kernels {
 
-// y = layer_norm(x); not centered, the RMS norm, which has neither beta nor mean.
+// y = layer_norm(x); if not centered, the RMS norm, which has neither beta nor mean.
 template <bool kCentered, typename Row, typename Element>
 __device__ void normalize(const Row& x, const Element* gamma, const Element* beta, Element* y,
                           float* mean, float* rstd, int64_t n, float eps) {
@@ -13,7 +13,7 @@ __device__ void normalize(const Row& x, const Element* gamma, const Element* bet
   const float average =
       kCentered ? sum_of_row(x, [](float value) { return value; }) / static_cast<float>(n) : 0.0F;
   const auto from_mean = [=](float value) { return kCentered ? value - average : value; };
-  // From the differences: the mean of the squares would cancel where the mean is large.
+  // Squares the differences: the mean of the squares would cancel if the mean is large.
   const float squares =
       sum_of_row(x, [=](float value) { return from_mean(value) * from_mean(value); });
   const float factor = 1.0F / sqrtf(squares / static_cast<float>(n) + eps);

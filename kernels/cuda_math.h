@@ -1,6 +1,6 @@
-// Inside the CUDA kernels: positions in the grid, sums over warps and blocks.
+// Positions in the grid, and sums over warps and blocks, for CUDA kernels.
 //
-// All orders of addition are fixed, so results repeat to the bit.
+// All orders of addition are fixed, so repeated runs give equal bits.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ inline constexpr unsigned kAllLanes = 0xFFFFFFFFU;
 inline constexpr float kInfinity = std::numeric_limits<float>::infinity();
 inline constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// The number of this thread in a grid of one dimension, and the number of all threads.
+// Return the number of this thread in a one-dimensional grid, and the number of all threads.
 __device__ inline int64_t thread_of_grid() {
   return static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
@@ -34,12 +34,12 @@ struct Sum {
   }
 };
 
-struct Max {  // passes over NaN, as fmaxf
+struct Max {  // ignores NaN like fmaxf
   __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
 };
 
-// The values of `kLanes` neighbouring lanes, a power of 2 up to 32, combined; all of them get it.
-// All lanes of the warp must come here.
+// Combines the values of `kLanes` neighbouring lanes, a power of 2 up to 32; all of them get the
+// result. All lanes of the warp must call it.
 template <int kLanes = kWarp, typename T, typename Combine>
 __device__ T warp_reduce(T value, Combine combine) {
   for (int bit = kLanes / 2; bit > 0; bit /= 2) {
@@ -48,13 +48,13 @@ __device__ T warp_reduce(T value, Combine combine) {
   return value;
 }
 
-// The values of all kGroup threads that work together, 32 or the whole block; all of them get it.
+// Combines the values of kGroup cooperating threads, 32 or the whole block; all get the result.
 template <int kGroup, typename T, typename Combine>
 __device__ T group_reduce(T value, Combine combine) {
   value = warp_reduce(value, combine);
   if constexpr (kGroup > kWarp) {
     __shared__ T partials[kGroup / kWarp];
-    __syncthreads();  // others may still read what the last call left
+    __syncthreads();  // others may still read data of the last call
     if (threadIdx.x % kWarp == 0) {
       partials[threadIdx.x / kWarp] = value;
     }
@@ -67,7 +67,7 @@ __device__ T group_reduce(T value, Combine combine) {
   return value;
 }
 
-// Whether all pointers allow loads of 16 bytes.
+// Returns true if all pointers allow loads of 16 bytes.
 template <typename... Pointers>
 bool aligned16(Pointers... pointers) {
   return ((reinterpret_cast<uintptr_t>(pointers) % 16 == 0) && ...);

@@ -1,5 +1,5 @@
-// Inside the CUDA kernels: the backward pass of layer normalization (layer_norm.h). RMS norm is not
-// centered: no mean, no beta, and average(g) counts as 0.
+// The backward pass of layer normalization (layer_norm.h), for CUDA kernels. RMS norm is not
+// centered: it has no mean and no beta, and average(g) counts as 0.
 #pragma once
 
 #include "kernels/cuda_columns.h"
@@ -8,7 +8,7 @@
 
 namespace hidup::kernels {
 
-// What dx and dgamma take of a row: its h = (x - mean) * rstd.
+// Statistics of a row for dx and dgamma: h = (x - mean) * rstd.
 template <bool kCentered>
 struct RowFactors {
   float mean;
@@ -23,7 +23,7 @@ struct RowFactors {
   }
 };
 
-// dx of row `row` of args.
+// Writes dx of row `row` of args.
 template <bool kCentered, typename Row, typename Element>
 __device__ void input_gradient(const Row& x, const Row& dy, const RowFactors<kCentered>& factors,
                                const LayerNormBackward<Element>& args, int64_t row) {
@@ -62,13 +62,13 @@ __device__ void input_gradient(const Row& x, const Row& dy, const RowFactors<kCe
       dy);
 }
 
-// Sums over the rows that a group of threads holds one after the other, column by column.
+// Sums, column by column, over the rows that a group of threads holds in turn.
 template <typename Row>
 class ColumnSums {
  public:
   __device__ float& at(int i, int e) { return sum_[i][e]; }
 
-  // Those of the block's first group become those of all its groups.
+  // Adds up the sums of all groups of the block in its first group.
   __device__ void add_groups() {
     if constexpr (Row::kGroup == kWarp) {
       constexpr int kWarps = kThreads / kWarp;
@@ -88,7 +88,7 @@ class ColumnSums {
     }
   }
 
-  // to[j] = the sum of column j. To be called by the first group.
+  // to[j] = the sum of column j. The first group calls it.
   __device__ void write(float* to, int64_t n) const {
     HIDUP_UNROLL for (int i = 0; i < kHeldVectors; ++i) {
       const int64_t j = Row::kCount * (threadIdx.x + int64_t{i} * Row::kGroup);
@@ -112,8 +112,8 @@ class ColumnSums {
   float sum_[kHeldVectors][Row::kCount] = {};
 };
 
-// dx, and partials[block, 0, j] and, centered, partials[block, 1, j] = the shares of a block of
-// rows in dgamma and dbeta.
+// Writes dx, partials[block, 0, j] and, if centered, partials[block, 1, j]: the shares of a block
+// of rows in dgamma and dbeta.
 template <typename Row, bool kCentered>
 __global__ void __launch_bounds__(kThreads, 2)
     held_backward_kernel(LayerNormBackward<typename Row::Element> args, float* partials,
@@ -153,7 +153,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   }
 }
 
-// The same partial sums, alone.
+// Writes only these partial sums.
 template <typename Element, bool kCentered>
 __global__ void __launch_bounds__(kThreads)
     partials_kernel(LayerNormBackward<Element> args, float* partials, RowBlocks blocks) {
@@ -185,13 +185,13 @@ __global__ void __launch_bounds__(kThreads)
     input_gradient_kernel(LayerNormBackward<typename Row::Element> args) {
   const int64_t row = thread_of_grid() / Row::kGroup;
   const int64_t at = row * args.n;
-  if (row < args.rows) {  // else the whole group has none
+  if (row < args.rows) {  // otherwise the whole group has no row
     input_gradient(Row(args.x + at, args.n), Row(args.dy + at, args.n),
                    RowFactors<kCentered>(args, row), args, row);
   }
 }
 
-// All of it. Where a row is not held, dgamma and dbeta first: dx may be dy.
+// Runs the whole backward pass. If rows are not held, dgamma and dbeta come first: dx may be dy.
 template <bool kCentered, typename Element>
 void norm_backward(Stream& stream, const LayerNormBackward<Element>& args) {
   const int64_t n = args.n;
@@ -199,7 +199,7 @@ void norm_backward(Stream& stream, const LayerNormBackward<Element>& args) {
   const bool aligned = aligned16(args.x, args.gamma, args.dy, args.added, args.dx);
   with_row_class<Element>(n, aligned, [&](auto row) {
     using Row = typename decltype(row)::type;
-    // Of rows that are held a block has long sums: one wave of blocks on the largest GPUs.
+    // A block sums many held rows: one wave of blocks fills the largest GPUs.
     const RowBlocks blocks = Row::kHeld ? RowBlocks(args.rows, 256, 32) : RowBlocks(args.rows);
     auto* partials = static_cast<float*>(
         cuda_stream(stream).scratch(blocks.count * sums * static_cast<int64_t>(sizeof(float))));

@@ -1,5 +1,4 @@
-// Inside the CUDA kernels: rows of a matrix that a group of threads, a warp or a block, does
-// together, and goes over several times.
+// Rows that a group of threads, a warp or a block, reads several times. For CUDA kernels.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +8,10 @@
 
 namespace hidup::kernels {
 
-inline constexpr int kHeldVectors = 4;  // of 16 bytes, that a thread holds of a row
+inline constexpr int kHeldVectors = 4;  // 16-byte vectors of a row that a thread holds
 
-// The same vector, of which the compiler does not know it: otherwise it keeps the floats that it
-// made of 16-bit elements for the next time, in twice the registers.
+// Returns the same vector, hidden from the optimizer: otherwise the compiler holds the floats that
+// it made of 16-bit elements for reuse, in twice the registers.
 template <typename V>
 __device__ V packed(V vector) {
 #ifdef __CUDA_ARCH__
@@ -23,7 +22,7 @@ __device__ V packed(V vector) {
   return vector;
 }
 
-// A row of n elements, which is read once, into registers. n is a multiple of a vector's elements.
+// A row of n elements, a multiple of a vector's, which is read once, into registers.
 template <typename T, int kThreadsOfGroup>
 class HeldRow {
  public:
@@ -31,7 +30,7 @@ class HeldRow {
   using V = Vector<T>;
   static constexpr bool kHeld = true;
   static constexpr int kGroup = kThreadsOfGroup;
-  static constexpr int kCount = kPerVector<T>;  // neighbours that a thread takes at once
+  static constexpr int kCount = kPerVector<T>;  // neighbours that a thread reads at once
   static constexpr int kLongest = kHeldVectors * kCount * kGroup;
 
   __device__ HeldRow(const T* row, int64_t n) : n_(static_cast<int>(n)) {
@@ -42,7 +41,7 @@ class HeldRow {
     }
   }
 
-  // use(i, j, elements j .. of this row, those of the others), with i = 0, 1, ... for the vectors
+  // Calls use(i, j, elements j .. of this row, those of the others) for the vectors i = 0, 1, ...
   // of this thread.
   template <typename Use, typename... Others>
   __device__ void each(Use use, const Others&... others) {
@@ -71,7 +70,7 @@ class HeldRow {
   V vector_[kHeldVectors];
 };
 
-// A row of any length at any address, which is read again each time, element by element.
+// A row of any length at any address, which is read each time, element by element.
 template <typename T, int kThreadsOfGroup>
 class ReadRow {
  public:
@@ -95,7 +94,7 @@ class ReadRow {
   int64_t n_;
 };
 
-// The sum of function(x) over the elements of a row; all threads of the group get it.
+// Returns the sum of function(x) over the elements of a row to all threads of the group.
 template <typename Row, typename Function>
 __device__ float sum_of_row(const Row& row, Function function) {
   float sum = 0.0F;
@@ -107,10 +106,10 @@ __device__ float sum_of_row(const Row& row, Function function) {
   return group_reduce<Row::kGroup>(sum, Sum{});
 }
 
-// visit() with the class of rows of n elements: in registers where all addresses allow it.
+// Calls visit() with the class for rows of n elements: in registers if all addresses allow it.
 template <typename Element, typename Visit>
 void with_row_class(int64_t n, bool aligned, Visit visit) {
-  constexpr int64_t kShort = 1024;  // that one warp does without holding it
+  constexpr int64_t kShort = 1024;  // elements of a row that one warp rereads
   using ByWarp = HeldRow<Element, kWarp>;
   using ByBlock = HeldRow<Element, kThreads>;
   const bool vectors = aligned && n % ByWarp::kCount == 0;
@@ -125,7 +124,7 @@ void with_row_class(int64_t n, bool aligned, Visit visit) {
   }
 }
 
-// Blocks of kThreads for so many rows.
+// Returns blocks of kThreads for so many rows.
 template <typename Row>
 dim3 blocks_of_rows(int64_t rows) {
   return grid_of(ceil_div(rows, kThreads / Row::kGroup));

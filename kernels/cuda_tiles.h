@@ -1,12 +1,12 @@
-// Inside the CUDA kernels: matrix products of 16-bit elements by a warp, on tensor cores.
+// Matrix products of 16-bit elements by a warp, on tensor cores, for CUDA kernels.
 //
 // The tiles are those of mma.m16n8k16 (PTX ISA, "Matrix fragments for mma.m16n8k16"): with
-// g = lane / 4 and t = lane % 4, a lane holds of
+// g = lane / 4 and t = lane % 4, a lane holds these parts:
 //   a, [16, 16]: rows g and g + 8, columns 2t, 2t + 1, 2t + 8 and 2t + 9
 //   b, [16, 8]: rows 2t, 2t + 1, 2t + 8 and 2t + 9, column g
 //   the sums, f32 [16, 8]: rows g and g + 8, columns 2t and 2t + 1
-// Tensor cores of sm_80 and later multiply them; for older GPUs and tests/cuda_shim plain code
-// does. All lanes of a warp must call these functions together.
+// Tensor cores of sm_80 and later multiply them; older GPUs and tests/cuda_shim run plain code. All
+// lanes of a warp must call these functions together.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 #ifdef __CUDACC__
 #define HIDUP_NOT_COUNTED
 #else
-// What stands for one instruction of tensor cores: its memory is none of the kernel's.
+// A stand-in for one tensor core instruction: its memory does not count as the kernel's.
 #define HIDUP_NOT_COUNTED __attribute__((no_sanitize("thread")))
 #endif
 
@@ -27,17 +27,17 @@
 
 namespace hidup::kernels {
 
-inline constexpr int kTileWarps = 4;  // that a block with tiles has
+inline constexpr int kTileWarps = 4;  // warps of a block with tiles
 
-// Pairs of elements that lie side by side in a row of a, or in a column of b.
+// Pairs of elements that are neighbours in a row of a, or in a column of b.
 struct TileA {
-  uint32_t pairs[4];  // of the left half of columns: row g, row g + 8; of the right half likewise
+  uint32_t pairs[4];  // left half of columns: row g, row g + 8; then the right half
 };
 struct TileB {
   uint32_t pairs[2];
 };
 struct TileSums {
-  float values[4];  // row g: columns 2t, 2t + 1; row g + 8 likewise
+  float values[4];  // row g: columns 2t, 2t + 1; then row g + 8
 };
 
 __device__ inline int lane_of_warp() {
@@ -49,7 +49,7 @@ __device__ uint32_t pair_of(const Vector<Element, 2>& both) {
   return __builtin_bit_cast(uint32_t, both);
 }
 
-// Two neighbours, from an even place.
+// Returns two neighbours, from an even index on.
 template <typename Element>
 __device__ uint32_t pair_at(const Element* data) {
   return pair_of(*reinterpret_cast<const Vector<Element, 2>*>(data));
@@ -74,7 +74,7 @@ __device__ TileA narrow_to_a(const TileSums& left, const TileSums& right) {
 
 #ifdef HIDUP_TENSOR_CORES
 
-// Four matrices of 8 rows of 16 bytes each; lane l gives the address of row l % 8 of matrix l / 8.
+// Loads four matrices of 8 rows of 16 bytes; lane l has the address of row l % 8 of matrix l / 8.
 template <bool kTransposed, typename Element>
 __device__ void load_matrices(const Element* row, TileB (&b)[2]) {
   const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(row));
@@ -95,8 +95,8 @@ __device__ void load_matrices(const Element* row, TileB (&b)[2]) {
 
 #endif
 
-// Two tiles side by side: b[k, n] = rows[n * stride + k] for k and n below 16. Rows lie in shared
-// memory and are aligned to 16 bytes.
+// Loads two neighbouring tiles: b[k, n] = rows[n * stride + k] for k and n below 16. Rows are in
+// shared memory and aligned to 16 bytes.
 template <typename Element>
 __device__ void load_b_of_columns(const Element* rows, int stride, TileB (&b)[2]) {
   const int lane = lane_of_warp();
@@ -110,7 +110,7 @@ __device__ void load_b_of_columns(const Element* rows, int stride, TileB (&b)[2]
 #endif
 }
 
-// The same of b[k, n] = rows[k * stride + n].
+// Does the same for b[k, n] = rows[k * stride + n].
 template <typename Element>
 __device__ void load_b_of_rows(const Element* rows, int stride, TileB (&b)[2]) {
   const int lane = lane_of_warp();
@@ -154,7 +154,7 @@ __device__ float element_of(uint32_t pair, int i) {
   return widen(__builtin_bit_cast(Vector<Element, 2>, pair).element[i]);
 }
 
-// Not inlined: that would take compilers minutes.
+// Not inlined, which would take compilers minutes.
 template <typename Element>
 HIDUP_NOT_COUNTED __attribute__((noinline)) __device__ void multiply_add(const TileA& a,
                                                                          const TileB& b,
@@ -162,7 +162,7 @@ HIDUP_NOT_COUNTED __attribute__((noinline)) __device__ void multiply_add(const T
   __shared__ uint32_t of_all_warps[kTileWarps][kWarp][6];
   auto& pairs = of_all_warps[threadIdx.x / kWarp];
   const int lane = lane_of_warp();
-  __syncwarp();  // others may still read what the last call left
+  __syncwarp();  // others may still read data of the last call
   for (int i = 0; i < 4; ++i) {
     pairs[lane][i] = a.pairs[i];
   }

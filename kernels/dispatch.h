@@ -1,9 +1,9 @@
-// Tokens to the buffers of their experts, and the experts' results back to the tokens, by
+// Dispatch of tokens to the buffers of their experts, and combination of the experts' results, by
 // sorted indices (routing, see route.h) instead of products with one-hot matrices.
 //
-// Both work on the experts first_expert .. first_expert + experts - 1 and on the tokens whose
-// routing they are given; entries of other experts and dropped ones are passed over. Slots that no
-// given entry names are zeros in `buffer` tensors that these write.
+// Both handle the experts first_expert .. first_expert + experts - 1 and the tokens of the given
+// routing; they skip entries of other experts and dropped ones. They write zeros to slots of
+// `buffer` tensors that no given entry names.
 #pragma once
 
 #include <cstdint>
@@ -42,16 +42,15 @@ void combine_forward(Stream& stream, const Element* buffer, const int32_t* routi
                      const float* weights, Element* y, DispatchSize size);
 
 // dbuffer[e, b, slot, :] = weights[b, s, c] * dy[b, s, :]; dweights[b, s, c] = the inner product of
-// buffer[e, b, slot, :] and dy[b, s, :], f32 and zero for entries that are passed over. Both
-// overwritten.
+// buffer[e, b, slot, :] and dy[b, s, :], f32 and zero for skipped entries. Both are overwritten.
 template <typename Element>
 struct CombineBackward {
   const Element* buffer;   // [experts, batch, capacity, width]
   const int32_t* routing;  // i32 [batch, sequence, choices]
   const float* weights;    // f32 [batch, sequence, choices]
   const Element* dy;       // [batch, sequence, width]
-  Element* dbuffer;        // as buffer
-  float* dweights;         // as weights
+  Element* dbuffer;        // like buffer
+  float* dweights;         // like weights
   DispatchSize size;
 };
 template <typename Element>

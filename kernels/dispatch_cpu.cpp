@@ -11,8 +11,8 @@
 namespace hidup::kernels {
 namespace {
 
-// Per row of the buffer which entry of its sequence, s * choices + c, names it; -1 if none. Valid
-// until the next call on this thread.
+// Returns for each row of the buffer the entry of its sequence, s * choices + c, that names it;
+// -1 if none does. Valid until the next call on this thread.
 const int32_t* entries_of_rows(const int32_t* routing, const DispatchSize& size) {
   thread_local std::vector<int32_t> memory;
   const int64_t entries = size.sequence * size.choices;

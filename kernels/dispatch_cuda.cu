@@ -6,9 +6,9 @@
 namespace hidup::kernels {
 namespace {
 
-constexpr int kRows = kThreads / kWarp;  // of a block; a warp does one
+constexpr int kRows = kThreads / kWarp;  // rows of a block; one per warp
 
-// found[row] = which entry of its sequence, s * choices + c, names the row; no two do.
+// found[row] = the entry of its sequence, s * choices + c, that names the row; no two entries do.
 __global__ void __launch_bounds__(kThreads)
     find_kernel(const int32_t* routing, int32_t* found, DispatchSize size) {
   const int64_t entries = size.sequence * size.choices;
@@ -20,7 +20,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// In the kernels with vectors V, the width is in vectors.
+// In kernels with vectors V, the width is in vectors.
 template <typename V>
 __global__ void __launch_bounds__(kThreads)
     dispatch_kernel(const V* x, const int32_t* found, V* buffer, DispatchSize size) {
@@ -59,7 +59,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// dweights was filled with zeros.
+// Expects zeros in dweights.
 template <typename V, typename Element>
 __global__ void __launch_bounds__(kThreads)
     combine_backward_kernel(CombineBackward<Element> args, const int32_t* found) {
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Per row of the buffer which entry names it; -1 if none. Valid for the work given next.
+// Returns the entry that names each buffer row; -1 if none. Valid for the work enqueued next.
 const int32_t* entries_of_rows(Stream& stream, const int32_t* routing, const DispatchSize& size) {
   const int64_t bytes = rows_of(size) * static_cast<int64_t>(sizeof(int32_t));
   auto* found = static_cast<int32_t*>(cuda_stream(stream).scratch(bytes));

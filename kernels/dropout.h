@@ -11,15 +11,15 @@
 
 namespace hidup::kernels {
 
-// An element stays where its random word is that or more: uniform >= p, as a comparison of the
+// Returns the least random word of an element that stays: this is uniform >= p in terms of the
 // words that uniform is made of.
 inline uint32_t dropout_threshold(float p) {
   return static_cast<uint32_t>(std::ceil(p * 0x1p24F)) << 8;
 }
 
-// Which elements of a tensor stay: those with uniform >= p, where uniform is the number of the
+// A mask of the elements that stay: those with uniform >= p, where uniform is the number of the
 // stream {key, state->step} at the element's row-major index in the global tensor. So the mask does
-// not depend on how the tensor is divided.
+// not depend on the tensor's sharding.
 struct DropoutMask {
   Region region;   // the part of the tensor
   float p = 0.0F;  // 0 <= p < 1

@@ -6,15 +6,15 @@
 namespace hidup::kernels {
 namespace {
 
-// Where the elements lie: `runs` of `length` that are contiguous in the global tensor too, each
-// touched by at most `quads` groups of four that share a Philox call.
+// The layout of the elements: `runs` of `length` that are contiguous in the global tensor, too.
+// Each touches at most `quads` groups of four elements that share a Philox call.
 struct Runs {
   int64_t runs;
   int64_t length;
   int64_t quads;
 };
 
-// What is dropped, and how the rest grows.
+// The threshold below which elements are dropped, and the scale of the others.
 struct Dropped {
   uint32_t threshold;
   float scale;
@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t quad = global / 4 + i % runs.quads;
     const Philox4 words = random.block(static_cast<uint64_t>(quad));
     for (int w = 0; w < 4; ++w) {
-      const int64_t at = 4 * quad + w - global;  // in the run
+      const int64_t at = 4 * quad + w - global;  // index in the run
       if (at >= 0 && at < runs.length) {
         y[local + at] = dropped(x[local + at], words.word[w]);
       }
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Of n elements that are contiguous in the global tensor, too, from group `first` of four on.
+// Handles n elements that are contiguous in the global tensor, too, from group `first` of four on.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     whole_kernel(const Element* x, Element* y, uint64_t key, const StepState* state, int64_t first,

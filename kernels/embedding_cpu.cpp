@@ -8,7 +8,7 @@
 namespace hidup::kernels {
 namespace {
 
-// The row of the table that is the token's, or -1 if it is not here.
+// Returns the row of the table for the token, or -1 if this rank lacks it.
 int64_t row_of(int32_t token, const EmbeddingSize& size) {
   const int64_t row = token - size.first;
   return row >= 0 && row < size.vocab ? row : -1;
@@ -48,8 +48,8 @@ void embedding_backward(Stream& stream, const EmbeddingBackward<Element>& args) 
       const int64_t n = size.vocab * size.hidden;
       for_each_element(n, [=](int64_t i) { dtable[i] = 0.0F; });
     }
-    // A task owns columns, for all tokens: no two tasks add to the same element, and all tasks
-    // have the same work even if some tokens are frequent.
+    // A task owns columns, for all tokens: no two tasks add to the same element, and all tasks have
+    // equal work even if some tokens are frequent.
     constexpr int64_t kColumns = 128;
 #pragma omp parallel for schedule(static)
     for (int64_t first = 0; first < size.hidden; first += kColumns) {

@@ -6,9 +6,9 @@ namespace hidup::kernels {
 namespace {
 
 constexpr int kWarps = kThreads / kWarp;
-constexpr int32_t kNone = 0x7F7F7F7F;  // beyond all positions; the same bytes, to fill with
+constexpr int32_t kNone = 0x7F7F7F7F;  // beyond all positions; equal bytes, for a fill
 
-// The row of the table that is the token's, or -1 if it is not here.
+// Returns the row of the table for the token, or -1 if this rank lacks it.
 __device__ int64_t row_of(int32_t token, const EmbeddingSize& size) {
   const int64_t row = token - size.first;
   return row >= 0 && row < size.vocab ? row : -1;
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// first[row] = the first position of the row's token. A minimum, so the order does not matter.
+// first[row] = the first position of the row's token. A minimum does not depend on the order.
 __global__ void __launch_bounds__(kThreads)
     first_kernel(const int32_t* tokens, int32_t* first, EmbeddingSize size) {
   for (int64_t i = thread_of_grid(); i < size.tokens; i += threads_of_grid()) {
@@ -46,8 +46,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// next[i] = the next position of the token at position i; kNone after the last. A warp looks for it
-// 32 positions at a time: frequent tokens are found soon, and rare ones are few.
+// next[i] = the next position of the token at position i; kNone after the last. A warp searches 32
+// positions at a time: frequent tokens are found soon, and rare ones are few.
 __global__ void __launch_bounds__(kThreads)
     next_kernel(const int32_t* tokens, int32_t* next, EmbeddingSize size) {
   const int64_t lane = threadIdx.x % kWarp;
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A block walks down the positions of one row's token, and a thread owns a column.
+// A block steps through the positions of one row's token, and a thread owns a column.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     sum_kernel(const int32_t* first, const int32_t* next, EmbeddingBackward<Element> args) {

@@ -35,7 +35,7 @@ void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* coun
   check_size(size);
   stream.enqueue([=] {
     constexpr int64_t kColumns = 64;
-    constexpr int64_t kRows = 64;  // summed on their own, so that long sums lose less
+    constexpr int64_t kRows = 64;  // summed separately, so that long sums lose less
     const int64_t across = ceil_div(size.n, kColumns);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t task = 0; task < size.experts * across; ++task) {

@@ -6,7 +6,7 @@
 namespace hidup::kernels {
 namespace {
 
-// A warp does a row.
+// A warp handles a row.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const Element* x, const Element* bias, const int32_t* counts, Element* y,
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t b = 0; j < size.n && b < size.batch; ++b) {
     const int64_t index = expert * size.batch + b;
     const Element* rows = dy + index * size.capacity * size.n + j;
-    float sum = 0.0F;  // of a sequence on its own, so that long sums lose less
+    float sum = 0.0F;  // of one sequence, so that long sums lose less
     for (int64_t row = threadIdx.x / kSumColumns; row < counts[index]; row += kSumRows) {
       sum += widen(rows[row * size.n]);
     }

@@ -1,9 +1,8 @@
-// Matrix products and biases of experts, each on the rows in its buffer that are in use.
+// Matrix products and biases of experts, each on the used rows of its buffer.
 //
-// The rows of an expert lie together, those of a sequence behind those of the one before.
-// counts[e, b] says how many of the `capacity` rows of expert e and sequence b are in use: its
-// first ones. The others are zeros in what these functions write, and must be in x and dy of the
-// products: a back end may multiply them instead of skipping them.
+// The rows of an expert are contiguous, one sequence after the other. The first counts[e, b] of the
+// `capacity` rows of expert e and sequence b are in use. These functions write zeros to the others,
+// which must be zeros in x and dy of the products: a back end may multiply them.
 #pragma once
 
 #include <cstdint>

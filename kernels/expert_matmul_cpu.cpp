@@ -11,7 +11,7 @@
 namespace hidup::kernels {
 namespace {
 
-// The rows in use: where they lie in tensors of [experts * batch * capacity] rows.
+// Indices of the used rows in tensors of [experts * batch * capacity] rows.
 class RowsInUse {
  public:
   RowsInUse(const int32_t* counts, const ExpertSize& size) {
@@ -25,7 +25,7 @@ class RowsInUse {
     }
   }
 
-  // Of an expert.
+  // Returns the indices for an expert.
   const int64_t* places(int64_t expert) const {
     return places_.data() + starts_[static_cast<size_t>(expert)];
   }
@@ -47,7 +47,7 @@ struct ExpertProducts {
   bool transposed;
 };
 
-// Rows that are not in use become zeros.
+// Multiplies the used rows, and writes zeros to the others.
 template <typename Element>
 void multiply(const ExpertProducts<Element>& p, const int32_t* counts, const ExpertSize& size) {
   for_each(size.batch * size.experts * size.capacity, [&](int64_t row) {

@@ -1,5 +1,4 @@
-// The counts are known on the device alone, so nothing is skipped: rows that are not in use are
-// multiplied as the zeros that they are.
+// Only the device knows the counts, so the products multiply unused rows, which are zeros, too.
 #include "kernels/expert_matmul.h"
 
 #include "kernels/cuda_gemm.h"
@@ -8,7 +7,7 @@
 namespace hidup::kernels {
 namespace {
 
-// y = x op(w) of every expert, whose rows in all sequences are one matrix. x has rows of k, y of n.
+// y = x op(w) of every expert, whose rows in all sequences are one matrix. Rows: k in x, n in y.
 template <typename Element>
 void multiply(Stream& stream, const Element* x, const Element* w, Element* y,
               const ExpertSize& size, int64_t k, int64_t n, bool transpose_w) {

@@ -1,4 +1,4 @@
-// The weights with which a token's experts are mixed.
+// Mixing weights of a token's experts.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ struct GateSize {
   int64_t tokens;
   int64_t experts;
   int64_t choices;   // 1 or more
-  int64_t capacity;  // decodes routing entries (route.h); a dropped choice counts like any other
-  // Of several choices: their weights add up to 1.
+  int64_t capacity;  // decodes routing entries (route.h); dropped choices count, too
+  // Makes the weights of several choices add up to 1.
   bool normalize = true;
 };
 
-// With p = softmax(logits[t, :]) and e_c the token's choices: weights[t, c] = p[e_c] for one
-// choice (Switch, Fedus et al. 2021), and for several that are not normalized; otherwise
-// p[e_c] / (p[e_0] + p[e_1] + ...) (GShard, Lepikhin et al. 2020).
+// With p = softmax(logits[t, :]) and e_c the token's choices: weights[t, c] = p[e_c] for one choice
+// (Switch, Fedus et al. 2021) and for several unnormalized ones; otherwise p[e_c] / (p[e_0] +
+// p[e_1] + ...) (GShard, Lepikhin et al. 2020).
 // logits: [tokens, experts]; routing: i32 [tokens, choices]; weights: f32 [tokens, choices].
 template <typename Element>
 void gate_forward(Stream& stream, const Element* logits, const int32_t* routing, float* weights,

@@ -11,7 +11,7 @@
 namespace hidup::kernels {
 namespace {
 
-// One token: its row of logits and its routing entries.
+// A token: its row of logits and its routing entries.
 template <typename Element>
 struct Token {
   Token(const Element* logits, const int32_t* routing, const GateSize& gate, int64_t index)
@@ -35,7 +35,7 @@ void probabilities(const Token<Element>& token, float* weights) {
   }
 }
 
-// The other experts cancel in p[e_c] / (p[e_0] + p[e_1] + ...).
+// Computes p[e_c] / (p[e_0] + p[e_1] + ...), in which the other experts cancel.
 template <typename Element>
 void normalized(const Token<Element>& token, float* weights) {
   const int64_t choices = token.size.choices;
@@ -78,7 +78,7 @@ void probabilities_backward(const Token<Element>& token, const float* dweights, 
 }
 
 // dx[e_c] = the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]): differences, because the
-// weights' common part cancels. Of an expert that is several choices, the sum.
+// weights' common part cancels. Adds up the choices of an expert that is chosen several times.
 template <typename Element>
 void normalized_backward(const Token<Element>& token, const float* dweights, float* dx) {
   thread_local std::vector<float> memory;

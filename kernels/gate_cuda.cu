@@ -6,9 +6,9 @@
 namespace hidup::kernels {
 namespace {
 
-constexpr int kTokens = kThreads / kWarp;  // of a block; a warp does one
+constexpr int kTokens = kThreads / kWarp;  // tokens of a block; one per warp
 
-// exp(x[e] - shift) summed over the experts, by a warp.
+// Returns the sum of exp(x[e] - shift) over the experts, by a warp.
 template <typename Element>
 __device__ float sum_of_exponentials(const Element* x, int64_t experts, float shift) {
   float sum = 0.0F;
@@ -27,7 +27,7 @@ __device__ float largest_of(const Element* x, int64_t experts) {
   return warp_reduce(largest, Max{});
 }
 
-// The other experts cancel in p[e_c] / (p[e_0] + p[e_1] + ...): exp(x[e_c] - largest) / sum.
+// Terms of p[e_c] / (p[e_0] + p[e_1] + ...) = exp(x[e_c] - largest) / sum; other experts cancel.
 struct Normalized {
   float largest;
   float sum;
@@ -87,8 +87,8 @@ __device__ void probabilities_backward(const Element* x, const int32_t* entries,
   }
 }
 
-// dx[e_c] = the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]). Of an expert that is
-// several choices, the sum.
+// dx[e_c] = the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]). Adds up the choices of an
+// expert that is chosen several times.
 template <typename Element>
 __device__ void normalized_backward(const Element* x, const int32_t* entries, const float* dweights,
                                     Element* dx, const GateSize& size) {

@@ -19,7 +19,7 @@ dnnl::memory::desc describe(int64_t rows, int64_t columns, const ConstMatrix<BFl
   return {{rows, columns}, dnnl::memory::data_type::bf16, strides};
 }
 
-// A product of one shape, which a thread makes once.
+// A product of one shape, which a thread creates once.
 struct Multiplication {
   dnnl::memory::desc a, b, c;
   dnnl::matmul::primitive_desc choice;
@@ -29,7 +29,7 @@ struct Multiplication {
                  const dnnl::memory::desc& of_c, bool accumulate)
       : a(of_a), b(of_b), c(of_c), choice(choose(a, b, c, options(accumulate))), run(choice) {}
 
-  // oneDNN 3, which Debian 13 has, takes the descriptions in one call, and oneDNN 2 in two.
+  // oneDNN 3, as in Debian 13, takes the descriptions in one call, and oneDNN 2 in two.
   static dnnl::matmul::primitive_desc choose(const dnnl::memory::desc& a,
                                              const dnnl::memory::desc& b,
                                              const dnnl::memory::desc& c,

@@ -15,7 +15,7 @@ constexpr cudaDataType_t kType<BFloat16> = CUDA_R_16BF;
 template <>
 constexpr cudaDataType_t kType<Float16> = CUDA_R_16F;
 
-// The largest power of 2, up to 256, that divides the addresses of all matrices of a batch.
+// Returns the largest power of 2, up to 256, that divides the addresses of all matrices of a batch.
 template <typename Element>
 uint32_t alignment_of(const Element* data, int64_t stride) {
   const uintptr_t bits = reinterpret_cast<uintptr_t>(data) |
@@ -31,7 +31,7 @@ LibraryEpilogue for_library(const Epilogue<Element>& epilogue) {
   return {CUBLASLT_EPILOGUE_BIAS, epilogue.bias};
 }
 
-// cuBLASLt wants rows of GELU's input that are a multiple of 8 elements, and begin at 16 bytes.
+// cuBLASLt needs rows of GELU's input of a multiple of 8 elements, aligned to 16 bytes.
 template <typename Element>
 bool takes_input(const Element* input, const MatmulShape& shape) {
   return shape.n % 8 == 0 && alignment_of(input, 0) >= 16;
@@ -45,8 +45,8 @@ Alignments alignments_of(const Element* a, const Element* b, const Result* c, co
           alignment_of(static_cast<const std::byte*>(epilogue.input), 0)};
 }
 
-// False, and nothing done, where cuBLASLt has no algorithm with that epilogue. `vector_bytes`: of a
-// vector of the epilogue that lies at the start of the stream's scratch memory; 0: it does not.
+// Returns false and does nothing if cuBLASLt has no algorithm with that epilogue. `vector_bytes`:
+// size of the epilogue's vector if that is at the start of the stream's scratch memory, else 0.
 template <typename Element, typename Result>
 bool multiply(Stream& stream, const Element* a, const Element* b, Result* c, const Product& product,
               bool accumulate, LibraryEpilogue epilogue, int64_t vector_bytes = 0) {
@@ -109,7 +109,7 @@ bool gemm_gelu_backward(Stream& stream, const Element* a, const Element* b, cons
          multiply(stream, a, b, c, product, false, {CUBLASLT_EPILOGUE_DGELU, nullptr, x});
 }
 
-// cuBLASLt overwrites the vector of sums, whatever is done with c.
+// cuBLASLt overwrites the vector of sums even if c accumulates.
 template <typename Element>
 bool gemm_sums(Stream& stream, const Element* a, const Element* b, float* c, const Product& product,
                Factor summed, float* sums, bool accumulate) {

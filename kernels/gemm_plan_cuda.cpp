@@ -14,7 +14,7 @@
 namespace hidup::kernels {
 namespace {
 
-constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;  // bytes: what NVIDIA advises for sm_90
+constexpr uint64_t kMaxWorkspace = uint64_t{32} << 20;  // bytes: NVIDIA's advice for sm_90
 constexpr int kMostAlgorithms = 8;
 
 void check_cublas(cublasStatus_t status, const char* call) {
@@ -22,7 +22,7 @@ void check_cublas(cublasStatus_t status, const char* call) {
         cublasLtGetStatusString(status), cublasLtGetStatusName(status));
 }
 
-// One per process, as there is one device; it lives as long.
+// Returns the handle, one per process as there is one device; it lives as long as the process.
 cublasLtHandle_t library() {
   static const cublasLtHandle_t handle = [] {
     cublasLtHandle_t created = nullptr;
@@ -81,7 +81,7 @@ class Preference {
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kind.alignments[2]);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, kind.alignments[2]);
     if (kind.result != CUDA_R_32F) {
-      // Parts of a sum, where it is split, are added in f32 instead of in the result's type.
+      // Adds the parts of a split sum in f32 instead of in the result's type.
       set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
           static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     }
@@ -104,7 +104,7 @@ class Preference {
 
 using Choices = std::map<std::vector<int64_t>, int>;
 
-// Of the process.
+// The plans of the process.
 struct Plans {
   std::mutex mutex;
   std::map<ProductKind::Key, ProductPlan> all;
@@ -195,7 +195,7 @@ ProductPlan::ProductPlan(const ProductKind& kind, const LibraryEpilogue& epilogu
   algorithms_.resize(status == CUBLAS_STATUS_SUCCESS ? static_cast<size_t>(found) : 0);
   std::erase_if(algorithms_,
                 [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
-  // An error in the product itself shows when it is tried without the epilogue.
+  // If the product itself is wrong, the attempt without the epilogue shows the error.
   check(exists() || epilogue.kind != CUBLASLT_EPILOGUE_DEFAULT,
         "cuBLASLt has no algorithm for {} product(s) of m={} n={} k={}: {}",
         kind.product.batch.count, kind.product.shape.m, kind.product.shape.n, kind.product.shape.k,
@@ -240,7 +240,7 @@ void ProductPlan::time(CudaStream& stream, const ProductOperands& operands, void
   const EventHandle begin;
   const EventHandle end;
   for (size_t i = 0; i < algorithms_.size(); ++i) {
-    run_by(i, stream, operands, workspace);  // loads it
+    run_by(i, stream, operands, workspace);  // loads the kernel
     check_cuda(cudaEventRecord(begin.get(), stream.handle()), "cudaEventRecord");
     for (int run = 0; run < kRuns; ++run) {
       run_by(i, stream, operands, workspace);

@@ -10,8 +10,7 @@
 namespace hidup::kernels {
 namespace {
 
-// dx[j] = own(j) + added[j], or own(j) where that is null; dx may be what own() reads at j, or
-// added.
+// dx[j] = own(j) + added[j], or own(j) if that is null; dx may be `added` or an input of own().
 template <typename Element, typename Own>
 void write_gradient(Own own, const Element* added, Element* dx, int64_t n) {
   if (added == nullptr) {
@@ -21,8 +20,7 @@ void write_gradient(Own own, const Element* added, Element* dx, int64_t n) {
   }
 }
 
-// Adds a row to the block's partial sums: sums[j] to dgamma's and, centered, sums[n + j] to
-// dbeta's.
+// Adds a row to the block's partial sums: sums[j] for dgamma, sums[n + j] for dbeta if centered.
 template <bool kCentered, typename Element>
 void backward_row(const LayerNormBackward<Element>& args, int64_t row, float* sums) {
   const int64_t n = args.n;

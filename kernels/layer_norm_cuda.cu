@@ -11,7 +11,7 @@ __global__ void __launch_bounds__(kThreads)
     forward_kernel(LayerNormForward<typename Row::Element> args) {
   const int64_t row = thread_of_grid() / Row::kGroup;
   const int64_t at = row * args.n;
-  if (row < args.rows) {  // else the whole group has none
+  if (row < args.rows) {  // otherwise the whole group has no row
     normalize<kCentered>(Row(args.x + at, args.n), args.gamma, args.beta, args.y + at,
                          kCentered ? args.mean + row : nullptr, args.rstd + row, args.n, args.eps);
   }

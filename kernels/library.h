@@ -9,7 +9,7 @@ namespace hidup::kernels {
 
 LibraryVersion matmul_library();
 
-// Name and version as loaded: "oneDNN 2.6.3".
+// Returns name and version as loaded: "oneDNN 2.6.3".
 std::string matmul_library_version();
 
 }  // namespace hidup::kernels

@@ -6,7 +6,7 @@
 namespace hidup::kernels {
 namespace {
 
-// 120405 is 12.4.5.
+// Returns the text of a version number: "12.4.5" for 120405.
 std::string version_text(size_t number) {
   return fmt::format("{}.{}.{}", number / 10000, number / 100 % 100, number % 100);
 }

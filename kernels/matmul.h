@@ -1,4 +1,4 @@
-// Matrix product.
+// Matrix products.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@ struct MatmulShape {
   int64_t k;
   bool transpose_a = false;
   bool transpose_b = false;
-  // Leading dimensions: elements from one row of a matrix, as it is stored, to the next. 0: as many
-  // as a row has.
+  // Leading dimensions: elements between the stored rows of a matrix. 0: the length of a row.
   int64_t a_stride = 0;
   int64_t b_stride = 0;
   int64_t c_stride = 0;
@@ -27,20 +26,20 @@ struct MatmulShape {
   int64_t lda() const { return a_stride > 0 ? a_stride : a_columns(); }
   int64_t ldb() const { return b_stride > 0 ? b_stride : b_columns(); }
   int64_t ldc() const { return c_stride > 0 ? c_stride : n; }
-  // Elements of c from its first to its last one; c is not empty.
+  // Returns the elements of c from its first to its last one; c is not empty.
   int64_t c_span() const { return (m - 1) * ldc() + n; }
 };
 
 // c (+)= op(a) op(b), all row-major; sums are f32. Result: Element, or float. a: [m, k], or [k, m]
 // if transpose_a; b: [k, n], or [n, k] if transpose_b; c: [m, n], which overlaps neither. With k =
-// 0 the product is zero. What lies between two rows is not read; in c it may be overwritten.
+// 0 the product is zero. Gaps between rows are not read; in c they may be overwritten.
 template <typename Element, typename Result>
 void matmul(Stream& stream, const Element* a, const Element* b, Result* c, MatmulShape shape,
             bool accumulate);
 
 enum class Activation { none, relu, gelu };
 
-// What is applied to a product before it is stored.
+// Operations on a product before it is stored.
 template <typename Element>
 struct Epilogue {
   const Element* bias = nullptr;  // [n], added to every row
@@ -48,26 +47,26 @@ struct Epilogue {
   Element* input = nullptr;  // [m, n]: gelu's input, for its backward pass; null without gelu
 };
 
-// y = activation(a op(b) + bias), as matmul(), bias.h and activations.h do it one after the
-// other, except that in 16 bits what goes from one to the next need not be rounded. y: [m, n]; y,
-// epilogue.input and the operands overlap nowhere. a is not transposed, and y is dense where there
-// is an activation. With k = 0 the product is zero.
+// y = activation(a op(b) + bias), like matmul(), bias.h and activations.h in turn, except that
+// intermediate 16-bit values need not be rounded. y: [m, n]; y, epilogue.input and the operands do
+// not overlap. a is not transposed; y is dense if there is an activation. k = 0: the product is
+// zero.
 template <typename Element>
 void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y, MatmulShape shape,
                  const Epilogue<Element>& epilogue);
 
-// c = op(a) op(b) gelu'(x), element by element, as matmul() and gelu_backward() (activations.h) do
-// it one after the other, except that in 16 bits the product need not be rounded. x, c: [m, n],
-// dense; c overlaps no operand. With k = 0 the product is zero.
+// c = op(a) op(b) gelu'(x), elementwise, like matmul() and gelu_backward() (activations.h) in turn,
+// except that a 16-bit product need not be rounded. x, c: [m, n], dense; c overlaps no operand.
+// With k = 0 the product is zero.
 template <typename Element>
 void matmul_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
                           Element* c, MatmulShape shape);
 
-enum class Factor { a, b };  // of a product
+enum class Factor { a, b };  // a factor of a product
 
-// matmul() of a that is transposed and b that is not, so that both are stored as k rows, and beside
-// it sums (+)= the sum of the rows of one of them, as bias_backward() (bias.h) has it. sums: [m] of
-// a, [n] of b; it overlaps nothing else. `accumulate` holds for both results.
+// matmul() of a transposed a and an untransposed b, both stored as k rows. It also computes sums
+// (+)= the sum of the rows of one of them, like bias_backward() (bias.h). sums: [m] for a, [n] for
+// b; it overlaps nothing else. `accumulate` holds for both results.
 template <typename Element>
 void matmul_sums(Stream& stream, const Element* a, const Element* b, float* c, MatmulShape shape,
                  Factor summed, float* sums, bool accumulate);

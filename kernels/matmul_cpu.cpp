@@ -30,8 +30,8 @@ void multiply_row(const float* sums, const Element* x, Element* c, int64_t n) {
   }
 }
 
-// A row of a tile: y = activate(sums + bias), and the argument where `input` is not null; all of
-// them may lie in one place.
+// Finishes a row of a tile: y = activate(sums + bias), and the argument unless `input` is null; all
+// of them may be in one place.
 template <typename Element, typename Activate>
 void finish_row(const float* sums, const Element* bias, Element* input, Element* y, int64_t n,
                 Activate activate) {
@@ -64,8 +64,8 @@ void finish_row(const float* sums, const Epilogue<Element>& epilogue, int64_t co
   }
 }
 
-// The product, which finish(tile, sums, stride) makes the result of. Floats are summed at `place`,
-// where the result goes, or what else finish() writes.
+// Computes the product; finish(tile, sums, stride) makes the result of it. Floats are summed at
+// `place`, the memory of the result or of other output of finish().
 template <typename Element, typename Finish>
 void multiply(const Element* a, const Element* b, Element* place, const MatmulShape& shape,
               Finish finish) {
@@ -120,7 +120,7 @@ void matmul_bias(Stream& stream, const Element* a, const Element* b, Element* y,
 template <typename Element>
 void matmul_gelu_backward(Stream& stream, const Element* a, const Element* b, const Element* x,
                           Element* c, MatmulShape shape) {
-  constexpr int64_t kAhead = 6;  // rows of x: so short ones the processor does not ask for itself
+  constexpr int64_t kAhead = 6;  // rows of x, too short for the processor's own prefetching
   check_gelu_backward(shape);
   stream.enqueue([=] {
     multiply(a, b, c, shape, [=](const ResultTile& tile, const float* sums, int64_t stride) {

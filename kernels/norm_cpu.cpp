@@ -11,7 +11,7 @@
 namespace hidup::kernels {
 namespace {
 
-// Asks for what comes next: the processor's own prefetching stops at the end of a page.
+// Prefetches the next page, because the processor's own prefetching stops at the end of a page.
 double sum_of_squares(const float* x, int64_t n) {
   constexpr int64_t kPage = 1024;
   double sum = 0.0;

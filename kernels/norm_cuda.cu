@@ -21,7 +21,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One block adds all partial sums.
+// One block adds up all partial sums.
 __global__ void __launch_bounds__(kThreads)
     total_kernel(const double* partials, int64_t count, float* sum, bool accumulate) {
   double total = 0.0;

@@ -8,7 +8,7 @@
 namespace hidup::kernels {
 namespace {
 
-// Which positions and channels, and of how many channels in all.
+// A range of positions and channels, and the number of all channels.
 struct Part {
   int64_t first_position = 0;
   int64_t sequence = 0;

@@ -5,7 +5,7 @@
 namespace hidup::kernels {
 namespace {
 
-// A thread computes the encoding of one position and channel, for all samples. In double, because
+// A thread computes the encoding of one position and channel, for all samples, in double because
 // positions may be large.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)

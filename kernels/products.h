@@ -1,5 +1,4 @@
-// How products are computed on a GPU: by which algorithms, and beside what. On CPUs nothing of it
-// has an effect.
+// Settings of products on a GPU: algorithms, and concurrent messages. They have no effect on CPUs.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +7,11 @@
 
 namespace hidup::kernels {
 
-// From now on products that run beside messages are made for so many multiprocessors less than the
-// GPU has, which they leave to the messages. Throws Error(usage) where it has no more than these.
+// Optimizes later products that overlap messages for `count` fewer multiprocessors than the GPU
+// has, and leaves those to the messages. Throws Error(usage) if the GPU has no more than `count`.
 void reserve_multiprocessors(int count);
 
-// While one lives, the products that this thread gives to streams run beside messages.
+// Marks the products that this thread enqueues while it lives as overlapping messages.
 class BesideMessages {
  public:
   BesideMessages() { now_ = true; }
@@ -26,29 +25,29 @@ class BesideMessages {
   inline static thread_local bool now_ = false;
 };
 
-// What the algorithms take that the library proposes for a kind of products, in its order.
+// Times of the algorithms that the library proposes for a kind of products, in its order.
 struct AlgorithmTimes {
   std::vector<int64_t> product;  // its types, epilogue, sizes, strides and alignments
-  std::vector<double> seconds;   // of each
+  std::vector<double> seconds;   // of each algorithm
 };
 
-// While one lives, products that come for the first time outside a recording are computed by each
-// algorithm that the library proposes, several times, and from then on by the fastest. What they
-// add to is added to as often.
+// Times algorithms while it lives. A product that comes for the first time outside a recording runs
+// several times with each algorithm that the library proposes, and from then on with the fastest. A
+// result that a product adds to is added to as often.
 class TimeAlgorithms {
  public:
   TimeAlgorithms();
-  ~TimeAlgorithms();  // NOLINT(performance-trivially-destructible): of CPUs, not of GPUs
+  ~TimeAlgorithms();  // of CPUs, not of GPUs
   TimeAlgorithms(const TimeAlgorithms&) = delete;
   TimeAlgorithms& operator=(const TimeAlgorithms&) = delete;
 
-  // Of all products that were timed in this process.
+  // Returns the times of all products that were timed in this process.
   std::vector<AlgorithmTimes> times() const;
 };
 
-// From now on these products are computed by the algorithms with these numbers, from 0 in the order
-// of AlgorithmTimes, and all others by the first. One that the library does not propose is an error
-// when the product comes.
+// Makes later runs of these products use the algorithms with these numbers, from 0 in the order of
+// AlgorithmTimes, and other products the first one. A number that the library does not propose is
+// an error when the product comes.
 void choose_algorithms(const std::map<std::vector<int64_t>, int>& choices);
 
 }  // namespace hidup::kernels

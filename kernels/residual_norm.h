@@ -10,14 +10,14 @@
 
 namespace hidup::kernels {
 
-// sum = residual + dropout(branch), y = layer_norm(sum): as dropout(), add_forward() and
-// layer_norm_forward() one after the other, except that dropout's result is not rounded. The
-// backward pass is the backward passes of the three.
+// sum = residual + dropout(branch), y = layer_norm(sum): like dropout(), add_forward() and
+// layer_norm_forward() in turn, except that dropout's result is not rounded. The backward pass
+// consists of the backward passes of the three.
 template <typename Element>
 struct ResidualNorm {
   const Element* branch;    // [rows, n]
   const Element* residual;  // [rows, n]
-  DropoutMask dropout;      // of [rows, n]; p = 0: none. Each row is one of the global tensor too
+  DropoutMask dropout;      // of [rows, n]; p = 0: none; rows are rows of the global tensor, too
   const Element* gamma;     // [n]
   const Element* beta;      // [n]; null: RMS norm
   Element* sum;             // [rows, n]; may be branch or residual

@@ -6,7 +6,7 @@
 namespace hidup::kernels {
 namespace {
 
-// How dropout makes branches smaller, on average by none.
+// The random numbers of dropout, its threshold, and the scale of the elements that stay.
 struct Dropping {
   RandomStream random;
   uint32_t threshold;
@@ -17,8 +17,8 @@ struct Dropping {
   }
 };
 
-// sum = residual + dropout(branch) for a row that begins at number `global` of the tensor, a
-// multiple of 4 as its length is: four neighbours share a Philox call. Leaves the sum in `branch`.
+// sum = residual + dropout(branch) for a row that begins at number `global` of the tensor. `global`
+// and n are multiples of 4: four neighbours share a Philox call. Leaves the sum in `branch`.
 template <typename Row, typename Element>
 __device__ void add_held(Row& branch, const Row& residual, Element* sum, int64_t global, bool drops,
                          const Dropping& dropping) {
@@ -45,7 +45,7 @@ __device__ void add_held(Row& branch, const Row& residual, Element* sum, int64_t
       residual);
 }
 
-// The same for any row, whose quads begin and end beside it.
+// Does the same for any row, whose quads may extend beyond it.
 template <int kGroup, typename Element>
 __device__ void add_dropped(const Element* branch, const Element* residual, Element* sum,
                             int64_t global, int64_t n, const Dropping& dropping) {
@@ -85,7 +85,7 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t row = thread_of_grid() / Row::kGroup;
   const int64_t n = args.n;
   if (row >= args.rows) {
-    return;  // the whole group
+    return;  // true for the whole group
   }
   const int64_t at = row * n;
   const DropoutMask& mask = args.dropout;
@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(kThreads)
     } else {
       add<Row::kGroup>(args.branch + at, args.residual + at, args.sum + at, n);
     }
-    // What the group wrote is read by other threads of it.
+    // Other threads of the group read the elements that this thread wrote.
     if constexpr (Row::kGroup == kWarp) {
       __syncwarp();
     } else {

@@ -1,5 +1,5 @@
 // Rotary positions (Su et al., "RoFormer", 2021), in the order of Llama's public code: the channels
-// j and j + head/2 of a head are a pair, which turns with the position p by
+// j and j + head/2 of a head are a pair, rotated at the position p by
 //   a(p, j) = p theta^(-2j/head)
 #pragma once
 
@@ -21,11 +21,11 @@ struct RotarySize {
 
 // With c = cos a(p, j) and s = sin a(p, j), for every j < head/2:
 //   y_j = x_j c - x_(j+head/2) s,  y_(j+head/2) = x_(j+head/2) c + x_j s
-// x, y: [batch, sequence, heads, head]; y may be x. The stream keeps the angles of the last call.
+// x, y: [batch, sequence, heads, head]; y may be x. The stream stores the angles of the last call.
 template <typename Element>
 void rotary_forward(Stream& stream, const Element* x, Element* y, const RotarySize& size);
 
-// dx is dy turned back; both as x; dx may be dy.
+// dx is dy rotated back; both are like x; dx may be dy.
 template <typename Element>
 void rotary_backward(Stream& stream, const Element* dy, Element* dx, const RotarySize& size);
 

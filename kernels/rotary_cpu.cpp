@@ -9,7 +9,7 @@
 namespace hidup::kernels {
 namespace {
 
-// What the angles depend on.
+// The parameters of the angles.
 struct Angles {
   int64_t first = 0;
   int64_t sequence = 0;
@@ -19,7 +19,7 @@ struct Angles {
   bool operator==(const Angles&) const = default;
 };
 
-// [sequence, 2, pairs]: cosines and sines.
+// Writes [sequence, 2, pairs]: cosines and sines.
 void compute(const Angles& angles, float* out) {
   for_each(angles.pairs, [&](int64_t j) {
     const double frequency =
@@ -32,7 +32,7 @@ void compute(const Angles& angles, float* out) {
   });
 }
 
-// Turns by the angles times `sign`.
+// Rotates by the angles times `sign`.
 template <typename Element>
 void turn(const Element* x, Element* y, const RotarySize& size, float sign) {
   const int64_t pairs = size.head / 2;

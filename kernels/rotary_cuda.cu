@@ -5,7 +5,7 @@
 namespace hidup::kernels {
 namespace {
 
-// A thread turns one pair of channels at one position, of all samples and heads. The angle in
+// A thread rotates one pair of channels at one position, for all samples and heads. The angle is in
 // double, because positions may be large.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)

@@ -1,11 +1,11 @@
-// Which experts a token of a Mixture-of-Experts layer goes to, and where in their buffers.
+// The experts of a token in a Mixture-of-Experts layer, and its slots in their buffers.
 //
-// Every expert has `capacity` slots per sequence, so that the choice depends on one sequence
-// alone. Choices take slots in this order: the first choices of all tokens of the sequence by
-// position, then the second choices (GShard, Lepikhin et al. 2020, algorithm 1), then the third
-// ones and so on. A choice that finds no slot is dropped.
+// Every expert has `capacity` slots per sequence, so that the choice depends on one sequence alone.
+// Choices take slots in this order: the first choices of all tokens of the sequence by position,
+// then the second choices (GShard, Lepikhin et al. 2020, algorithm 1), then the third ones and so
+// on. A choice without a free slot is dropped.
 //
-// A routing entry, i32, is expert * capacity + slot, or -(expert + 1) where it was dropped.
+// A routing entry, i32, is expert * capacity + slot, or -(expert + 1) for a dropped choice.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +24,20 @@ struct RouteSize {
   int64_t capacity;  // slots of an expert per sequence
 };
 
-// The experts with the largest logits, largest first; of equal ones the lower expert. With fewer
-// experts than choices the first one is the others, too.
+// Chooses the experts with the largest logits, largest first; the lower expert of equal ones. If
+// there are fewer experts than choices, the first choice repeats.
 // logits: [batch, sequence, experts]; routing: i32 [batch, sequence, choices].
 template <typename Element>
 void route_forward(Stream& stream, const Element* logits, int32_t* routing, RouteSize size);
 
-// Experts by random numbers instead: choice c of the token with row-major index t in the
-// global [batch, sequence] goes to expert (word(t) + c) % experts of the stream {key, 0}; the same
-// in every step. `tokens`: the part [batch, sequence] of the global tokens that this is.
+// Chooses experts by random numbers: choice c of the token with row-major index t in the global
+// [batch, sequence] gets expert (word(t) + c) % experts of the stream {key, 0}, the same in every
+// step. `tokens`: this part [batch, sequence] of the global tokens.
 void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
                 uint64_t key);
 
-// counts[e, b]: how many slots of expert first_expert + e are in use, for `experts` experts. The
-// slots in use are the expert's first ones.
+// counts[e, b] = the number of used slots of expert first_expert + e, for `experts` experts. An
+// expert's first slots are the used ones.
 struct ExpertCounts {
   const int32_t* routing;  // i32 [batch, entries]
   int32_t* counts;         // i32 [experts, batch]
@@ -49,7 +49,7 @@ struct ExpertCounts {
 };
 void expert_counts(Stream& stream, const ExpertCounts& args);
 
-// load[0, e]: choices of expert e; load[1, e]: how many of them were dropped.
+// load[0, e] = the choices of expert e; load[1, e] = the number of them that were dropped.
 // routing: i32 [entries]; load: f32 [2, experts], exact up to 2^24.
 void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,
                  int64_t experts, int64_t capacity);

@@ -13,7 +13,7 @@
 namespace hidup::kernels {
 namespace {
 
-// The experts with the largest of x[0 .. experts), by insertion.
+// Chooses the experts with the largest of x[0 .. experts), by insertion.
 template <typename Element>
 void choose(const Element* x, int64_t experts, int64_t choices, int32_t* chosen) {
   for (int64_t e = 0; e < experts; ++e) {
@@ -46,8 +46,8 @@ void assign_slots(int32_t* routing, const RouteSize& size) {
   }
 }
 
-// routing[b, s, :] from chosen(t, entries), which writes the experts of the token with
-// row-major index t. With no experts every choice is dropped.
+// Writes routing[b, s, :] from chosen(t, entries), which writes the experts of the token with
+// row-major index t. Without experts every choice is dropped.
 template <typename Chosen>
 void route(int32_t* routing, const RouteSize& size, Chosen chosen) {
   const int64_t tokens = size.batch * size.sequence;

@@ -7,8 +7,8 @@
 namespace hidup::kernels {
 namespace {
 
-// The experts with the largest logits, by a thread per token and insertion. NaN is never larger
-// than what came before.
+// Chooses the experts with the largest logits, by insertion, a thread per token. NaN is never
+// larger than earlier logits.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     choose_kernel(const Element* logits, int32_t* chosen, RouteSize size) {
@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kThreads)
   for (int64_t t = thread_of_grid(); t < tokens; t += threads_of_grid()) {
     const Element* x = logits + t * size.experts;
     int32_t* mine = chosen + t * size.choices;
-    float least = 0.0F;  // of the chosen ones
+    float least = 0.0F;  // of the chosen experts
     for (int64_t e = 0; e < size.experts; ++e) {
       const float value = widen(x[e]);
       if (e >= size.choices && !(value > least)) {
@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp hands out the slots of one expert in one sequence, 32 positions at a time.
+// A warp assigns the slots of one expert in one sequence, 32 positions at a time.
 __global__ void __launch_bounds__(kThreads)
     slots_kernel(const int32_t* chosen, int32_t* routing, RouteSize size) {
   const auto lane = static_cast<int>(threadIdx.x % kWarp);
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The number of entries for which `is_counted` holds, by a warp.
+// Returns the number of entries for which `is_counted` holds, by a warp.
 template <typename IsCounted>
 __device__ int count_entries(const int32_t* entries, int64_t n, IsCounted is_counted) {
   int count = 0;
@@ -132,7 +132,7 @@ void assign_slots(Stream& stream, const int32_t* chosen, int32_t* routing, const
          chosen, routing, size);
 }
 
-// With no experts every choice is dropped: -1.
+// Drops every choice (-1), for lack of experts.
 void drop_all(Stream& stream, int32_t* routing, const RouteSize& size) {
   fill_bytes(stream, routing, 0xFF, entries_of(size) * static_cast<int64_t>(sizeof(int32_t)));
 }

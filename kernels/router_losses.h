@@ -1,4 +1,4 @@
-// What the auxiliary losses of a Mixture-of-Experts layer need of the router's logits. With p =
+// Sums over the router's logits for the auxiliary losses of a Mixture-of-Experts layer. With p =
 // softmax(logits[t, :]), lse its log-sum-exp, and n[e] the choices of expert e before any is
 // dropped, over all T tokens of the step:
 //
@@ -17,7 +17,7 @@
 
 namespace hidup::kernels {
 
-// Of some of the tokens:
+// Sums over some of the tokens:
 // sums[0, e] = the sum of p[t, e];
 // sums[1, e] = n[e], exact up to 2^24;
 // sums[2, e] = the sum of lse[t]^2 over the tokens whose first choice is e.
@@ -29,7 +29,7 @@ struct RouterSums {
   int64_t tokens;
   int64_t experts;
   int64_t choices;
-  int64_t counted;  // of a token's choices, the first ones
+  int64_t counted;  // the first ones of a token's choices
   int64_t capacity;
 };
 template <typename Element>
@@ -42,7 +42,7 @@ template <typename Element>
 struct RouterLossesBackward {
   const Element* logits;  // [tokens, experts]
   const float* sums;      // f32 [3, experts], of all tokens of the step
-  Element* dlogits;       // as logits
+  Element* dlogits;       // like logits
   int64_t tokens;
   int64_t experts;
   int64_t all_tokens;

@@ -7,9 +7,9 @@
 namespace hidup::kernels {
 namespace {
 
-constexpr int kTokens = kThreads / kWarp;  // of a block; a warp does one
+constexpr int kTokens = kThreads / kWarp;  // tokens of a block; one per warp
 
-// The log-sum-exp of a token's logits, by a warp.
+// Returns the log-sum-exp of a token's logits, by a warp.
 template <typename Element>
 __device__ float log_sum_exp(const Element* x, int64_t experts) {
   float largest = -kInfinity;
@@ -62,7 +62,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A warp does a token.
+// A warp handles a token.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads) backward_kernel(RouterLossesBackward<Element> args) {
   const int64_t experts = args.experts;

@@ -1,4 +1,4 @@
-// Inside the kernels: routing entries (route.h), decoded.
+// Decoding of routing entries (route.h), for kernels.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace hidup::kernels {
 
-// The expert that an entry chose, whether it got a slot or was dropped.
+// Returns the expert that an entry chose, whether it got a slot or was dropped.
 HIDUP_HOST_DEVICE inline int64_t expert_of(int32_t entry, int64_t capacity) {
   return entry < 0 ? -(int64_t{entry} + 1) : entry / static_cast<int32_t>(capacity);
 }
 
-// Rows of the buffer, [experts, batch, capacity].
+// Returns the rows of the buffer, [experts, batch, capacity].
 HIDUP_HOST_DEVICE inline int64_t rows_of(const DispatchSize& size) {
   return size.experts * size.batch * size.capacity;
 }
 
-// The row of the buffer that an entry of sequence b names, or -1 if it is not here.
+// Returns the row of the buffer that an entry of sequence b names, or -1 if it is not here.
 HIDUP_HOST_DEVICE inline int64_t row_of(int32_t entry, int64_t b, const DispatchSize& size) {
   const int64_t expert = entry < 0 ? -1 : expert_of(entry, size.capacity) - size.first_expert;
   if (expert < 0 || expert >= size.experts) {
@@ -27,7 +27,7 @@ HIDUP_HOST_DEVICE inline int64_t row_of(int32_t entry, int64_t b, const Dispatch
   return (expert * size.batch + b) * size.capacity + entry % static_cast<int32_t>(size.capacity);
 }
 
-// The sequence that has the row.
+// Returns the row's sequence.
 HIDUP_HOST_DEVICE inline int64_t sequence_of(int64_t row, const DispatchSize& size) {
   return row / size.capacity % size.batch;
 }

@@ -1,5 +1,4 @@
-// The gated linear unit with SiLU (Shazeer, "GLU variants improve transformer", 2020), of two
-// products that are there already:
+// The gated linear unit with SiLU (Shazeer, "GLU variants improve transformer", 2020):
 //   y = silu(gate) up,  silu as in activations.h
 #pragma once
 
@@ -10,7 +9,7 @@
 
 namespace hidup::kernels {
 
-// y = silu(gate) up, element by element; gate, up, y: [n]; y may be gate or up.
+// y = silu(gate) up, elementwise; gate, up, y: [n]; y may be gate or up.
 template <typename Element>
 void swiglu_forward(Stream& stream, const Element* gate, const Element* up, Element* y, int64_t n);
 

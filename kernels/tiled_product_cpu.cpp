@@ -1,9 +1,9 @@
-// The tiles, and the pieces of k that are summed one after the other, depend on the shape alone, as
-// the rounding does. oneDNN is slow where the rows of an operand are far apart, or are columns of
-// the product. So tiles read dense copies of floats. Of one operand a thread copies what a row or a
-// column of tiles needs, a panel, just before it computes them, so that it lies in the thread's
-// cache. The other is copied by the team beforehand, a piece of k at a time, unless it is rows of
-// floats. Where bf16 is multiplied as it is, only rows that do not lie together are copied.
+// The shape alone decides the tiles, the order of the pieces of k, and so the rounding. oneDNN is
+// slow if the rows of an operand are far apart, or are columns of the product. So tiles read dense
+// copies of floats. A thread copies the part of one operand for a row or column of tiles, a panel,
+// just before it computes them, so that the panel is in the thread's cache. The team copies the
+// other operand beforehand, a piece of k at a time, unless it is rows of floats. Native bf16
+// products copy only rows that are not contiguous.
 #include <algorithm>
 #include <type_traits>
 #include <utility>
@@ -18,10 +18,10 @@
 namespace hidup::kernels {
 namespace {
 
-// Tiles of nearly the same size. oneDNN's kernels take 48 columns at a time with AVX-512.
+// Tiles of nearly equal size. oneDNN's kernels compute 48 columns at a time with AVX-512.
 class ResultTiles {
  public:
-  // As large as they may be where there shall be `enough` of them, if the product is that large.
+  // Chooses the largest tiles of which there are at least `enough`, if the product is that large.
   ResultTiles(MatmulShape shape, int64_t enough) : m_(shape.m), n_(shape.n) {
     for (const auto& [rows, columns] : {std::pair{256, 192}, {256, 96}, {128, 96}}) {
       rows_ = part_of(m_, rows);
@@ -38,7 +38,7 @@ class ResultTiles {
   int64_t down() const { return ceil_div(m_, rows_); }
   int64_t across() const { return ceil_div(n_, columns_); }
 
-  // One after the other of a row, or of a column.
+  // Numbers the tiles row by row, or column by column.
   ResultTile tile(int64_t index, bool by_rows) const {
     const int64_t row = (by_rows ? index / across() : index % down()) * rows_;
     const int64_t column = (by_rows ? index % across() : index / down()) * columns_;
@@ -46,7 +46,7 @@ class ResultTiles {
   }
 
  private:
-  // Of an extent in as few parts as `most` allows.
+  // Returns the part's size for an extent in as few parts as `most` allows.
   static int64_t part_of(int64_t extent, int64_t most) {
     const int64_t parts = std::max<int64_t>(1, ceil_div(extent, most));
     return std::max<int64_t>(16, ceil_div(ceil_div(extent, parts), 16) * 16);
@@ -64,8 +64,8 @@ struct Depth {
   int64_t size;
 };
 
-// How a product is computed: in tiles, a piece of k at a time. Copied: what copies of its operands
-// consist of and products are computed from, float or `Element`.
+// A product in tiles, a piece of k at a time. Copied: element type of operand copies, from which
+// products are computed: float or `Element`.
 template <typename Copied, typename Element>
 class TiledProduct {
  public:
@@ -78,7 +78,7 @@ class TiledProduct {
   int64_t pieces() const { return std::max<int64_t>(1, ceil_div(shape_.k, kPiece)); }
   int64_t tiles() const { return tiles_.count(); }
 
-  // Floats of scratch memory for the sums, which is given before they begin.
+  // Returns the number of floats of scratch memory for the sums; use_scratch() precedes the sums.
   int64_t scratch_sums() const {
     return product_.sums == nullptr && pieces() > 1 ? shape_.m * shape_.n : 0;
   }
@@ -87,8 +87,8 @@ class TiledProduct {
     shape_.c_stride = shape_.n;
   }
 
-  // All threads need this of a piece: b if tiles are taken by rows, otherwise a. It has so many
-  // parts, and so many elements in all.
+  // Describe the operand that all threads need copied for a piece: b if tiles are taken by rows,
+  // otherwise a. It consists of copied_parts() with copied_elements() in all.
   int64_t copied_parts() const {
     return !copies_a() ? 0 : by_rows_ ? tiles_.across() : tiles_.down();
   }
@@ -107,7 +107,7 @@ class TiledProduct {
     }
   }
 
-  // Tiles that follow one another: those of one row or column share a panel.
+  // Sums consecutive tiles: those of one row or column share a panel.
   void sum_tiles(int64_t begin, int64_t end, int64_t piece, const Copied* copy) const {
     thread_local std::vector<Copied> panel_memory;
     const Depth depth = depth_of(piece);
@@ -128,9 +128,9 @@ class TiledProduct {
  private:
   static constexpr bool kFloats = std::is_same_v<Copied, float>;
   static constexpr bool kAsTheyAre = std::is_same_v<Copied, Element>;
-  // As many rows of b are summed at a time: of floats a panel has 768 KB, for a core's own cache.
+  // Rows of b that are summed at a time: a panel of floats has 768 KB, for a core's own cache.
   static constexpr int64_t kPiece = kFloats ? 1024 : 4096;
-  // A copy of floats is worth it where so many results are made of each.
+  // Results per copied float that make a copy worthwhile.
   static constexpr int64_t kWorthCopying = 192;
 
   bool copies_a() const {
@@ -148,7 +148,7 @@ class TiledProduct {
     return {first, std::min(size, shape_.k - first)};
   }
 
-  // The rows of op(a) and the columns of op(b) from there on.
+  // Return the rows of op(a) and the columns of op(b) from an index on.
   ConstMatrix<Element> rows_from(int64_t row, const Depth& depth) const {
     const int64_t lda = shape_.lda();
     const int64_t at = shape_.transpose_a ? depth.first * lda + row : row * lda + depth.first;
@@ -160,7 +160,7 @@ class TiledProduct {
     return {.data = product_.b + at, .stride = ldb, .transposed = shape_.transpose_b};
   }
 
-  // Of floats op(a) and op(b), otherwise a and b as they are stored.
+  // Copy op(a) and op(b) for floats, otherwise a and b as stored.
   void copy_rows(int64_t row, int64_t rows, const Depth& depth, Copied* to) const {
     const RowMajor<Element> a = {product_.a, shape_.lda(), product_.a_places};
     if (!shape_.transpose_a) {
@@ -175,7 +175,7 @@ class TiledProduct {
     const RowMajor<Element> b = {product_.b, shape_.ldb(), product_.b_places};
     if (!shape_.transpose_b) {
       pack(b, depth.first, column, depth.size, columns, to);
-    } else if constexpr (kFloats) {  // of others only rows are copied, those of dy
+    } else if constexpr (kFloats) {  // of other types only rows are copied, those of dy
       pack_transposed(b, column, depth.first, columns, depth.size, to);
     }
   }
@@ -229,7 +229,7 @@ class TiledProduct {
   bool by_rows_;
 };
 
-// What some products have of something, one after the other.
+// Concatenated ranges, one per product.
 class Stretches {
  public:
   template <typename Products, typename Size>
@@ -241,7 +241,7 @@ class Stretches {
   int64_t total() const { return starts_.back(); }
   int64_t start(size_t product) const { return starts_[product]; }
 
-  // visit(product, first, last) for what lies in [begin, end), counted within the product.
+  // Calls visit(product, first, last) for the parts of [begin, end), counted within each product.
   template <typename Visit>
   void visit(int64_t begin, int64_t end, Visit visit) const {
     auto i = static_cast<size_t>(std::ranges::upper_bound(starts_, begin) - starts_.begin()) - 1;
@@ -258,7 +258,7 @@ class Stretches {
 
 template <typename Copied, typename Element>
 void compute_by_way_of(const std::vector<Product<Element>>& given) {
-  constexpr int64_t kThreads = 32;  // that shall have tiles
+  constexpr int64_t kThreads = 32;  // the least number of threads that should have tiles
   thread_local std::vector<float> sums_memory;
   thread_local std::vector<Copied> copy_memory;
   std::vector<TiledProduct<Copied, Element>> products;

@@ -1,4 +1,4 @@
-// The command line: one binary, one subcommand per thing a person does.
+// The command line: one binary with one subcommand per task.
 #include <CLI/CLI.hpp>
 #include <cstdlib>
 #include <functional>
@@ -56,7 +56,7 @@ std::string join(int argc, char** argv) {
   return line;
 }
 
-// A subcommand that works on a model deck.
+// Adds a subcommand that takes a model deck.
 template <typename Options>
 CLI::App* add_command(CLI::App& app, const std::string& name, const std::string& doc,
                       Options& options) {
@@ -107,7 +107,7 @@ CLI::Option* add_init(CLI::App& command, std::string& init, std::string& names) 
   return option;
 }
 
-// What train and doctor take.
+// Adds the options of train and doctor.
 void add_run_options(CLI::App& command, hidup::TrainOptions& options) {
   command.add_option("--strategy", options.strategy,
                      kStrategyOrSearch + "; by default that of the checkpoint, or search");
@@ -274,14 +274,13 @@ void add_doctor(CLI::App& app, hidup::TrainOptions& options) {
   add_run_options(*doctor, options);
 }
 
-// Under mpirun every rank parses the same command line; one of them says what is wrong.
+// Returns true on the one rank that prints errors: all ranks parse the same command line.
 bool speaks() {
   const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
   return rank == nullptr || std::string_view(rank) == "0";
 }
 
-// What the arguments that nothing took were probably meant to be; CLI11's own words
-// where there are none.
+// Suggests corrections for arguments that no option took; else returns CLI11's own message.
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> rest = app.remaining(true);
   if (rest.empty()) {
@@ -304,8 +303,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error) {
                      hint.empty() ? "" : fmt::format(": did you mean {}?", hint));
 }
 
-// Runs the command and returns its exit code; or, for a command of many ranks, leaves it to do in
-// `ranks`.
+// Runs the command and returns its exit code; stores a command of many ranks in `ranks` instead.
 int run(int& argc, char**& argv, std::function<int()>& ranks) {
   CLI::App app("hidup trains transformers with communication hidden behind computation.", "hidup");
   app.set_version_flag("--version", hidup::program_version());
@@ -404,5 +402,5 @@ int main(int argc, char** argv) {
     }
     return static_cast<int>(failure.code);
   }
-  return ranks();  // outside of all handlers: see run_job()
+  return ranks();  // outside of all handlers, see run_job()
 }

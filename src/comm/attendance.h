@@ -1,4 +1,4 @@
-// Where this rank is among the collectives of a group that block its threads: for the watchdog.
+// Tells the watchdog where this rank is among the blocking host collectives of a group.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace hidup {
 
-// One rank's, of a group. The watchdog looks at it as long as it lives.
+// This rank's place in one group. The watchdog looks at it as long as it lives.
 class Attendance final : public WatchedGroup {
  public:
   // members: the group's ranks, by their numbers in the world.
@@ -20,8 +20,8 @@ class Attendance final : public WatchedGroup {
   Attendance(const Attendance&) = delete;
   Attendance& operator=(const Attendance&) = delete;
 
-  // From where the rank comes to a collective to its end there: a patient wait. A group has one at
-  // a time.
+  // Lives from the rank's arrival at a collective to the collective's end there, and makes the
+  // thread wait patiently. A group has one visit at a time.
   class Visit {
    public:
     // doing: "all_reduce of x".
@@ -40,12 +40,12 @@ class Attendance final : public WatchedGroup {
   std::string failure() override { return ""; }
   void abort() override {}
 
-  // Rises with every collective that this process comes to or ends.
+  // Returns a counter that grows with every collective that this process comes to or ends.
   static int64_t moves();
 
  private:
   const std::vector<int> members_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // guards the members below
   CollectivePlace place_;
   double came_ = 0.0;
 };

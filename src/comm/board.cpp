@@ -18,11 +18,11 @@
 namespace hidup {
 namespace {
 
-constexpr timespec kLook = {.tv_sec = 0, .tv_nsec = 100'000'000};  // between looks at `stopped`
+constexpr timespec kLook = {.tv_sec = 0, .tv_nsec = 100'000'000};  // between polls of `stopped`
 
 template <typename T>
 using Atomic = std::atomic_ref<T>;
-// Those with a lock would keep it in one process.
+// Atomics with a lock would work in one process only.
 static_assert(Atomic<int64_t>::is_always_lock_free && Atomic<uint32_t>::is_always_lock_free);
 
 [[noreturn]] void fail_alone() {
@@ -36,7 +36,7 @@ void raise_to(int64_t& place, int64_t value) {
   }
 }
 
-// The word may be in memory of several processes. Returns now and then, too.
+// Waits for a change of the word, which several processes may share. Returns now and then, too.
 void futex_wait(uint32_t& word, uint32_t expected) {
   const long status = syscall(SYS_futex, &word, FUTEX_WAIT, expected, &kLook, nullptr, 0);
   if (status != 0 && errno != EAGAIN && errno != EINTR && errno != ETIMEDOUT) {
@@ -51,16 +51,15 @@ void futex_wake_all(uint32_t& word) {
 }  // namespace
 
 struct alignas(64) Board::Header {
-  int64_t first;  // of the host's ranks: the number of all ranks less its own
+  int64_t first;  // the number of all ranks less the first rank of the host
   uint32_t abandoned;
 };
 
-// The largest values of two meetings that follow each other take turns: when the last rank comes to
-// one, all have left the one before.
+// Successive meetings use different maxima: when one ends, all ranks have left the one before.
 struct alignas(64) Board::Cell {
   int64_t largest[2];
-  uint32_t came;  // to this meeting
-  uint32_t held;  // meetings; changes when one ends
+  uint32_t came;  // ranks that came to this meeting
+  uint32_t held;  // meetings that ended
 };
 
 int64_t Board::bytes_of(size_t rows) {
@@ -118,7 +117,7 @@ int64_t Board::meet(Cell& cell, uint32_t ranks, int64_t mine,
     fail_alone();
   }
   Atomic<uint32_t> held(cell.held);
-  const uint32_t now = held.load(std::memory_order_acquire);  // not more before this rank comes
+  const uint32_t now = held.load(std::memory_order_acquire);  // grows only after this rank came
   int64_t& largest = cell.largest[now % 2];
   raise_to(largest, mine);
   if (Atomic<uint32_t>(cell.came).fetch_add(1, std::memory_order_acq_rel) + 1 < ranks) {

@@ -1,7 +1,6 @@
-// Where ranks agree on the largest of their times, without taking a core while they wait.
+// A board where ranks find the maximum of their times without using a core while they wait.
 //
-// In memory that the ranks of a host share, they sleep on a futex until the last one has come.
-// Ranks of several hosts exchange 8 bytes each.
+// Ranks of one host sleep on a futex in shared memory. Ranks of several hosts exchange 8 bytes.
 #pragma once
 
 #include <cstddef>
@@ -16,41 +15,42 @@
 
 namespace hidup {
 
-// The ranks that meet, ascending, by their numbers in the world.
+// The ranks that meet, in ascending order of their numbers in the world.
 using BoardRow = std::vector<int64_t>;
 
 class Board {
  public:
-  // Bytes of memory for so many rows.
+  // Returns the bytes of memory that so many rows need.
   static int64_t bytes_of(size_t rows);
 
   // Collective. `rows`: the same on all ranks of the world, which outlives the board. `memory`:
-  // Communicator::share_memory() of at least bytes_of(rows), not used before; ranks with one memory
-  // count as a host.
+  // unused memory from share_memory() of bytes_of(rows) or more; ranks that share it count as one
+  // host.
   Board(Communicator& world, const std::vector<BoardRow>& rows, std::shared_ptr<std::byte> memory);
   ~Board();
   Board(const Board&) = delete;
   Board& operator=(const Board&) = delete;
 
-  // The largest of what the row's ranks post, this rank among them. `doing` says for people what
-  // they meet for: "all_reduce of x". Returns when all have come, each as often as it calls this;
-  // one thread of a rank at a time. Throws Error(communication) after abandon() on any rank, and
-  // where `stopped` is true, which it looks at now and then, after abandon() of its own. (Ranks of
-  // several hosts wait in MPI: such a wait ends with the process.)
+  // Returns the maximum of the values that the ranks of the row post, including this rank. `doing`
+  // tells people the purpose: "all_reduce of x". Blocks until every rank has called it as often as
+  // this one. One thread of a rank may call it at a time. Throws Error(communication) after
+  // abandon() on any rank. It polls `stopped`, and if that returns true it calls abandon() and
+  // throws, too. (Ranks of several hosts wait in MPI: only the end of the process ends such a
+  // wait.)
   int64_t largest(size_t row, int64_t mine, const std::function<bool()>& stopped,
                   const std::string& doing);
 
-  // This rank comes no more. From any thread.
+  // Announces that this rank comes no more. Any thread may call it.
   void abandon();
 
  private:
   struct Header;
   struct Cell;
   struct Row {
-    Cell* cell = nullptr;                 // of ranks of one host
-    std::unique_ptr<Communicator> group;  // of ranks of several
+    Cell* cell = nullptr;                 // for ranks of one host
+    std::unique_ptr<Communicator> group;  // for ranks of several hosts
     uint32_t ranks = 0;
-    std::unique_ptr<Attendance> attendance;  // where the ranks do not meet in the group
+    std::unique_ptr<Attendance> attendance;  // for ranks that do not meet in `group`
   };
 
   int64_t meet(Cell& cell, uint32_t ranks, int64_t mine, const std::function<bool()>& stopped);

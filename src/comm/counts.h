@@ -1,5 +1,4 @@
-// How many elements every rank has a part of in a device collective. For those
-// who implement Communicator.
+// Counts of the elements of each rank in a device collective. For implementations of Communicator.
 #pragma once
 
 #include <cstdint>
@@ -11,23 +10,21 @@
 
 namespace hidup {
 
-// Throws Error(internal) unless there is one count per rank, none negative.
-// `doing`: "all_gather of x".
+// Throws Error(internal) unless each rank has a count >= 0. `doing`: "all_gather of x".
 void check_counts(const std::vector<int64_t>& counts, int ranks, const std::string& doing);
 
-// Where each rank's part starts, in elements; one more entry with their sum.
+// Returns the start of each rank's part in elements, and the sum of the counts as one more entry.
 std::vector<int64_t> starts_of(const std::vector<int64_t>& counts);
 
-// What a rank of a move does: whether it receives, and the ranks that it sends to.
+// The part of a rank in a move: the ranks that it sends to, and true in `receives` if it receives.
 struct MovePart {
   bool receives = false;
   std::vector<int> sends_to;
 };
-// Throws Error(internal) unless there is one source per rank, a rank of the group that receives
-// nothing itself.
+// Throws Error(internal) unless each rank has a source in the group that receives nothing itself.
 MovePart move_part(const std::vector<int>& sources, int rank, int ranks, const std::string& doing);
 
-// What a collective of one rank does: copies `count` elements in stream order.
+// Copies `count` elements in stream order, as a collective of one rank does.
 void copy_elements(Stream& stream, void* to, const void* from, int64_t count, DType dtype);
 
 }  // namespace hidup

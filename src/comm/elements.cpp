@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-constexpr int64_t kBlock = 1024;  // floats that stay in the nearest cache
+constexpr int64_t kBlock = 1024;  // floats that stay in the L1 cache
 
 template <typename T>
 void sum_of_two(T* sum, const T* a, const T* b, int64_t count) {

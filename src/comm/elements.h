@@ -1,5 +1,4 @@
-// What collectives know of elements: their size, and how they are summed. For the sources of this
-// folder.
+// The size of elements and their sum in collectives. For the sources of this folder.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +10,16 @@
 namespace hidup {
 
 struct Elements {
-  int64_t bytes;  // of one
-  // sum: [count], of the summands in their order, two or more of [count]; it may be one of them.
-  // Elements of 16 bits are added in float and rounded once.
+  int64_t bytes;  // of one element
+  // sum: [count], the sum of two or more summands of [count] in their order; it may be one of them.
+  // 16-bit elements are added in float and rounded once.
   void (*sum)(void* sum, std::span<const void* const> summands, int64_t count);
 };
 
-// Throws Error(internal) of integers.
+// Throws Error(internal) for integer types.
 Elements summed_elements(DType dtype);
 
-// Element i of elements with that many bytes; null where there are none.
+// Returns the address of element i, for elements of `bytes` bytes; null if `data` is null.
 inline std::byte* at(void* data, int64_t i, int64_t bytes) {
   return data == nullptr ? nullptr : static_cast<std::byte*>(data) + i * bytes;
 }

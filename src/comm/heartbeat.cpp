@@ -19,7 +19,7 @@ namespace hidup {
 namespace {
 
 constexpr double kPeriod = 0.25;  // seconds between two signs of life
-constexpr double kGrace = 2.0;    // seconds to come back after the whole job was stopped
+constexpr double kGrace = 2.0;    // seconds to recover after the whole job was stopped
 
 struct Sign {
   Progress progress;
@@ -85,7 +85,7 @@ class Heartbeat::Ring {
   void watch() {
     double heard = monotonic_seconds();
     double looked = heard;
-    double grace = 0.0;  // until when silence is forgiven
+    double grace = 0.0;  // time until which silence is forgiven
     bool graced = false;
     while (!stopping_ && !(said_good_bye_ && neighbour_left_ && sent())) {
       send();
@@ -95,8 +95,8 @@ class Heartbeat::Ring {
         heard = now;
         graced = false;
       } else if (now - looked > 4 * kPeriod && !graced) {
-        // This process was stopped itself, so the neighbour may have been, too (a
-        // suspended laptop, say): it gets a moment, once.
+        // This process itself was stopped, so the neighbour may have been, too (on a suspended
+        // laptop, say): it gets a moment, once.
         grace = now + kGrace;
         graced = true;
       }
@@ -108,7 +108,7 @@ class Heartbeat::Ring {
     }
   }
 
-  // Short naps: the end of a run need not wait for a whole period.
+  // Naps briefly, so that the end of a run need not wait for a whole period.
   void nap() const {
     for (int i = 0; i < 25 && !leaving_ && !stopping_; ++i) {
       std::this_thread::sleep_for(std::chrono::duration<double>(kPeriod / 25));
@@ -118,8 +118,7 @@ class Heartbeat::Ring {
     }
   }
 
-  // The last sign that was sent is on its way: where it is not, this thread does not wait, because
-  // it must go on listening.
+  // Returns true if the last sign has been sent. Does not wait, because this thread must listen.
   bool sent() {
     int done = 1;
     check_mpi(MPI_Test(&request_, &done, MPI_STATUS_IGNORE), "sending a sign of life");
@@ -167,19 +166,19 @@ class Heartbeat::Ring {
   }
 
   std::atomic<double> timeout_;
-  std::mutex mutex_;  // guards the two
+  std::mutex mutex_;  // guards here_ and describe_
   std::function<Progress()> here_;
   std::function<std::string(const Progress&)> describe_;
   int rank_ = 0;
   int size_ = 1;
-  Sign sign_;  // that request_ sends
+  Sign sign_;  // the message of request_
   MPI_Request request_ = MPI_REQUEST_NULL;
   Progress last_;
   bool said_good_bye_ = false;
   bool neighbour_left_ = false;
   std::atomic<bool> leaving_ = false;
   std::atomic<bool> stopping_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last, because it uses all members above
 };
 
 Heartbeat::Heartbeat(double timeout_s) : ring_(std::make_unique<Ring>(timeout_s)) {}

@@ -1,8 +1,7 @@
-// Notices a rank that stopped: MPI itself waits for it for ever.
+// Notices a rank that stopped, for which MPI itself would wait for ever.
 //
-// Every rank sends a sign of life to its left neighbour (rank - 1, in a ring)
-// and listens to its right one, from a thread of its own. So a lost rank is
-// noticed by exactly one other, which names it and brings all ranks down.
+// A thread of every rank sends signs of life to the left neighbour (rank - 1, in a ring) and
+// listens to the right one. So exactly one rank notices a lost rank, names it and aborts all ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +12,37 @@
 
 namespace hidup {
 
-// Where a rank is; sent with every sign of life.
+// The place of a rank in the program, sent with every sign of life.
 struct Progress {
-  int64_t step = 0;          // 0: before the first
-  int64_t instruction = -1;  // of the program; -1: outside
+  int64_t step = 0;          // 0: before the first step
+  int64_t instruction = -1;  // index in the program; -1: outside of it
 
   bool operator==(const Progress&) const = default;
 };
 
 class Heartbeat {
  public:
-  // timeout_s: silence after which the neighbour counts as lost. Waits for no rank, so that it can
-  // start as soon as MPI has. With one rank nothing happens. Its messages are the only ones on
-  // MPI_COMM_WORLD itself.
+  // timeout_s: seconds of silence after which the neighbour counts as lost. The constructor waits
+  // for no rank, so it can run right after MPI's start. With one rank nothing happens. No other
+  // messages use MPI_COMM_WORLD itself.
   explicit Heartbeat(double timeout_s);
-  // Stops at once: the left neighbour takes this rank for lost, unless it left.
+  // Stops at once. Without leave() the left neighbour takes this rank for lost.
   ~Heartbeat();
   Heartbeat(const Heartbeat&) = delete;
   Heartbeat& operator=(const Heartbeat&) = delete;
 
   void set_timeout(double timeout_s);
 
-  // Says good-bye, and waits for the neighbour's. All ranks leave together, once.
+  // Says good-bye, and waits for the neighbour's good-bye. All ranks leave together, once.
   void leave();
 
-  // Where this rank is, and that in words; empty without a guide.
+  // Returns the place of this rank, also in words; the words are empty without a guide.
   std::pair<Progress, std::string> here();
 
-  // While it lives, signs of life say where the rank is.
+  // Makes signs of life tell the rank's place while it lives.
   class Guide {
    public:
-    // `here` is called from the heartbeat's thread; `describe` turns a neighbour's progress into
-    // words.
+    // The heartbeat's thread calls `here`. `describe` turns a neighbour's progress into words.
     Guide(Heartbeat& heartbeat, std::function<Progress()> here,
           std::function<std::string(const Progress&)> describe);
     ~Guide();

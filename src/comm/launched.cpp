@@ -15,7 +15,7 @@
 namespace hidup {
 namespace {
 
-// The launcher ends the other ranks within about that time.
+// Time in which the launcher ends the other ranks.
 constexpr std::chrono::seconds kWithdrawal{1};
 
 int number_of(const char* variable, int otherwise) {
@@ -23,8 +23,8 @@ int number_of(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
-// Whether no other rank of the job has come here on this host: it takes a socket's name until its
-// process ends, which no file system keeps.
+// Returns true if no other rank of the job has called this on the host. The caller takes a socket's
+// name until its process ends; no file system stores that name.
 bool is_first_of_host() {
   const char* job = std::getenv("PMIX_NAMESPACE");
   if (job == nullptr) {
@@ -33,7 +33,7 @@ bool is_first_of_host() {
   const std::string name = fmt::format("hidup-{}-ends", job);
   sockaddr_un address = {.sun_family = AF_UNIX};
   const size_t length = std::min(name.size(), sizeof(address.sun_path) - 1);
-  std::copy_n(name.begin(), length, address.sun_path + 1);  // behind a zero: no file
+  std::copy_n(name.begin(), length, address.sun_path + 1);  // after a zero byte: an abstract name
   const int descriptor = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   return descriptor < 0 ||
          bind(descriptor, reinterpret_cast<const sockaddr*>(&address),

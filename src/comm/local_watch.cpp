@@ -33,8 +33,8 @@ std::string read_file(const fs::path& path) {
   return text.str();
 }
 
-// Children of this process's parent, itself among them: the host's ranks, where the launcher
-// started them directly.
+// Returns the children of this process's parent, including this process. They are the host's ranks
+// where the launcher started them directly.
 std::vector<int> siblings() {
   std::vector<int> found;
   std::error_code error;
@@ -54,7 +54,7 @@ bool is_stopped(int process) {
   return name_end != std::string::npos && stat.size() > name_end + 2 && stat[name_end + 2] == 'T';
 }
 
-// Its value for the process; empty where there is none.
+// Returns the variable's value for the process, or "" where there is none.
 std::string environment_of(int process, std::string_view variable) {
   std::istringstream entries(read_file(fmt::format("/proc/{}/environ", process)));
   for (std::string entry; std::getline(entries, entry, '\0');) {
@@ -65,7 +65,7 @@ std::string environment_of(int process, std::string_view variable) {
   return "";
 }
 
-// The host's ranks of this job, by their numbers: PMIx's server names them to every process.
+// Returns the processes of this job's ranks on the host by rank, from their PMIx variables.
 std::map<int, int> ranks_of_this_host() {
   std::map<int, int> ranks;
   const char* job = std::getenv("PMIX_NAMESPACE");
@@ -103,11 +103,11 @@ bool LocalWatch::wait(double seconds) {
 void LocalWatch::run() {
   const double began = monotonic_seconds();
   double looked = began;
-  std::map<int, double> stopped;  // rank -> since when
+  std::map<int, double> stopped;  // rank -> time at which it was first seen stopped
   while (wait(kLocalLookPeriod)) {
     const double now = monotonic_seconds();
     if (now - looked > 4 * kLocalLookPeriod) {
-      stopped.clear();  // this process was stopped itself, and the others with it
+      stopped.clear();  // this process and the others were stopped together
     }
     looked = now;
     std::map<int, double> still;

@@ -1,5 +1,5 @@
-// Watches the ranks of this host while MPI starts or ends, when they cannot hear of each other
-// through MPI: it waits for a stopped rank for ever.
+// Watches the ranks of this host while MPI starts or ends. They cannot hear of each other through
+// MPI then, and MPI waits for a stopped rank for ever.
 #pragma once
 
 #include <condition_variable>
@@ -11,10 +11,10 @@ namespace hidup {
 
 class LocalWatch {
  public:
-  // As long as it lives. Ends the process with exit code 5, and a message of one of the host's
-  // ranks, when another of them has been stopped (SIGSTOP) for some seconds, or after limit_s.
-  // doing: "MPI starts", for the message. Without a launcher that names ranks nothing happens but
-  // at the limit.
+  // Watches as long as it lives. Ends the process with exit code 5, and a message from one rank of
+  // the host, when another of its ranks has been stopped (SIGSTOP) for some seconds, or after
+  // limit_s. doing: "MPI starts", for the message. Unless a launcher names the ranks only the limit
+  // counts.
   LocalWatch(std::string doing, double limit_s);
   ~LocalWatch();
   LocalWatch(const LocalWatch&) = delete;
@@ -22,7 +22,7 @@ class LocalWatch {
 
  private:
   void run();
-  // Waits so long; whether the watch goes on.
+  // Waits for so many seconds; returns true if the watch goes on.
   bool wait(double seconds);
 
   std::string doing_;
@@ -30,7 +30,7 @@ class LocalWatch {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool ended_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last, because it uses all members above
 };
 
 }  // namespace hidup

@@ -10,20 +10,20 @@
 namespace hidup {
 namespace {
 
-// Bytes of pieces in the first message of a step, which the receiver has room for whatever comes.
+// Bytes of pieces in the first message of a step, for which every receiver has a buffer.
 constexpr int64_t kFirst = int64_t{1} << 16;
 
-// A piece on its way, or one that has come.
+// A piece that is being forwarded, or that has arrived.
 struct Piece {
   const std::byte* data;
   int64_t bytes;
 };
 
 std::byte* changeable(const std::byte* data) {
-  return const_cast<std::byte*>(data);  // MPI only reads what is sent
+  return const_cast<std::byte*>(data);  // MPI does not write to data to send
 }
 
-// What goes to another rank in a step: the lengths of the pieces, then the pieces.
+// The data for another rank in a step: the lengths of the pieces, then the pieces.
 class Parcel {
  public:
   explicit Parcel(int64_t bytes)
@@ -31,7 +31,7 @@ class Parcel {
         memory_(std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(bytes))) {}
 
   std::byte* at(int64_t offset) const { return memory_.get() + offset; }
-  // What goes at once, and the rest.
+  // Return the part that is sent at once, and the rest.
   std::vector<Run> first(int64_t limit) const { return {{at(0), std::min(bytes_, limit)}}; }
   std::vector<Run> rest(int64_t limit) const {
     const int64_t sent = std::min(bytes_, limit);
@@ -60,8 +60,8 @@ Parcel pack(const std::vector<Piece>& pieces) {
   return parcel;
 }
 
-// Sends the pieces to a rank while as many come from another one; these replace them. What they
-// point to is added to `kept`.
+// Sends the pieces to a rank while as many arrive from another rank; these replace them. Moves the
+// memory of the arrived pieces to `kept`.
 void swap_pieces(MpiMessages& messages, std::vector<Piece>& pieces, int to, int from,
                  std::vector<Parcel>& kept, const std::string& doing) {
   const auto lengths = static_cast<int64_t>(pieces.size() * sizeof(int64_t));

@@ -1,4 +1,4 @@
-// Every MPI call is checked. For the sources of this folder only.
+// Checks of MPI calls. For the sources of this folder only.
 #pragma once
 
 #include <mpi.h>
@@ -7,7 +7,7 @@
 
 namespace hidup {
 
-// Throws Error(communication) naming what was being done and MPI's reason.
+// Throws Error(communication) with `doing` and MPI's reason unless `status` is success.
 void check_mpi(int status, std::string_view doing);
 
 }  // namespace hidup

@@ -14,13 +14,12 @@
 namespace hidup {
 namespace {
 
-// From this count on the ring beats MPI's own all_reduce.
+// Count from which the ring is faster than MPI's own all_reduce.
 constexpr int64_t kRingAllReduce = int64_t{1} << 16;
-// Up to this sum of counts MPI's own reduce_scatter is as fast, and needs only
-// log(ranks) steps where the ring needs one per rank.
+// Sum of counts up to which MPI's reduce_scatter, with log(ranks) steps, is as fast as the ring.
 constexpr int64_t kSmall = int64_t{1} << 14;
 
-// For MPI: adds to what is there.
+// Adds elements, as MPI's reduction operations need it.
 template <typename T>
 void add_elements(void* added, void* sums, int* count, MPI_Datatype*) {
   const T* const from = static_cast<const T*>(added);
@@ -30,7 +29,7 @@ void add_elements(void* added, void* sums, int* count, MPI_Datatype*) {
   }
 }
 
-// How a collective can be done: by algorithms made of messages, or in windows.
+// The algorithms of a collective: those made of messages, and those in windows.
 template <size_t kCount, typename... Arguments>
 struct Algorithms {
   struct OfMessages {
@@ -62,12 +61,12 @@ constexpr Algorithms<2, const void*, Counts, void*, Counts, int64_t, Text> kAllT
       {CollectiveAlgorithm::bruck, bruck_all_to_all}}},
     &MpiWindows::all_to_all};
 
-// Elements of [0, count) in the piece that starts at `done`; none past the end.
+// Returns the elements of [0, count) in the piece that starts at `done`; 0 past the end.
 int piece(int64_t count, int64_t done, int64_t max_piece) {
   return static_cast<int>(std::clamp<int64_t>(count - done, 0, max_piece));
 }
 
-// Messages of elements of so many bytes that are under way together, in pieces.
+// Concurrent messages of elements of `bytes` bytes, cut in pieces.
 class Requests {
  public:
   Requests(MPI_Comm group, int64_t max_piece, int64_t bytes, const std::string& doing)
@@ -273,7 +272,7 @@ void MpiCollectives::reduce_scatter_as_best(const void* send, void* receive,
   if (*longest == sum) {
     reduce_to(static_cast<int>(longest - counts.begin()), send, receive, sum, dtype, doing);
   } else if (sum <= std::min(kSmall, max_piece_)) {
-    // The result may lie in what is sent: on this rank alone, so that it says nothing to MPI.
+    // The result may overlap `send` on this rank alone, and MPI's in-place mode needs all ranks.
     const auto self = static_cast<size_t>(rank_);
     const int64_t bytes = size_of(dtype);
     const bool in_place = receive == at(send, starts[self], bytes);
@@ -312,7 +311,7 @@ void MpiCollectives::all_to_all(const void* send, const std::vector<int64_t>& se
   }
 }
 
-// All messages at once, as Open MPI does for as many ranks as a node has: uneven
+// Starts all messages at once, as Open MPI does for as many ranks as a node has, so that uneven
 // pieces do not wait for each other.
 void MpiCollectives::all_to_all_as_best(const void* send, const std::vector<int64_t>& send_counts,
                                         void* receive, const std::vector<int64_t>& receive_counts,

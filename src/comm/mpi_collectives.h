@@ -1,15 +1,15 @@
-// Device collectives on MPI, blocking. For the sources of this folder only.
+// Blocking device collectives on MPI. For the sources of this folder only.
 //
-// MPI-3 counts and displacements are ints, and a rank of an all_to_all knows only
-// its own counts. So what is long goes as messages between two ranks, which both
-// know its length and cut it alike (mpi_messages.h); ranks need not agree on a number of rounds.
-// Algorithms made of messages are in mpi_algorithms.h, those in shared memory in mpi_windows.h.
+// MPI-3 counts and displacements are ints, and a rank of an all_to_all knows only its own counts.
+// So long data travels as messages between two ranks, which both know its length and cut it alike
+// (mpi_messages.h); ranks need not agree on a number of rounds. Algorithms made of messages are in
+// mpi_algorithms.h, algorithms in shared memory in mpi_windows.h.
 //
-// Elements of 16 bits are added in float. A sum is rounded once per rank that adds to it: at every
-// hop of a ring, and as often or less by MPI's own algorithms.
+// 16-bit elements are added in float. A sum is rounded once per rank that adds to it: at every hop
+// of a ring, and as often or less by MPI's own algorithms.
 //
-// CollectiveAlgorithm::automatic is chosen by measurement (Open MPI 4.1, shared memory, 2 and 4
-// ranks, 4 KiB to 16 MiB). Rings send every block once along each link, so a link between two nodes
+// CollectiveAlgorithm::automatic follows measurements (Open MPI 4.1, shared memory, 2 and 4 ranks,
+// 4 KiB to 16 MiB). Rings send every block once along each link, so a link between two nodes
 // carries it once, however many ranks a node has.
 #pragma once
 
@@ -29,13 +29,13 @@
 
 namespace hidup {
 
-// The ranks of a group, in its order, by their numbers in the world.
+// Returns the world numbers of the ranks of a group, in the group's order.
 std::vector<int> world_ranks(MPI_Comm group);
 
 class MpiCollectives {
  public:
-  // `max_piece`: elements that one MPI call may carry. Uses `group`, does not own it. Collective
-  // where `windows` were used: so is the end.
+  // `max_piece`: elements that one MPI call may carry. Uses `group`, does not own it. Construction
+  // is collective, and so is destruction once `windows` were used.
   MpiCollectives(MPI_Comm group, int64_t max_piece);
   ~MpiCollectives();
   MpiCollectives(const MpiCollectives&) = delete;
@@ -44,12 +44,11 @@ class MpiCollectives {
   // Collective.
   bool can_use(CollectiveAlgorithm algorithm);
 
-  // `windows` leave what lies in that memory where it is, until the result ends; all ranks
-  // together. Null of none.
+  // Makes `windows` use data of that memory in place, until the result is destroyed. All ranks call
+  // it together. Returns null if `memory` is null.
   std::shared_ptr<void> use_in_place(const std::shared_ptr<PeerMemory>& memory);
 
-  // As in Communicator, but for two ranks or more, and at once. `doing`
-  // ("all_gather of x") starts the text of an error.
+  // Act as in Communicator, but block, for two or more ranks. `doing`: "all_gather of x".
   void all_reduce(void* data, int64_t count, DType dtype, CollectiveAlgorithm algorithm,
                   const std::string& doing);
   void all_gather(const void* send, void* receive, const std::vector<int64_t>& counts, DType dtype,
@@ -63,17 +62,16 @@ class MpiCollectives {
   void move(const void* send, void* receive, int64_t count, const std::vector<int>& sources,
             DType dtype, const std::string& doing);
 
-  // Of the algorithms made of messages: ring, halving, tree, pairwise, bruck.
+  // Returns the traffic of the algorithms made of messages: ring, halving, tree, pairwise, bruck.
   const Traffic& traffic() const { return messages_.traffic(); }
 
  private:
-  // MPI's name for the elements of a sum, and how it adds them.
+  // Return MPI's type of the elements of a sum, and the operation that adds them.
   MPI_Datatype type_of(DType dtype) const;
   MPI_Op sum_op(DType dtype) const;
-  // The windows of the group, from the first call on; null if its ranks are on several hosts.
+  // Returns the windows of the group, made at the first call; null if it spans several hosts.
   MpiWindows* windows();
-  // Runs that algorithm of the collective's table. Returns false where the table has it not, or the
-  // ranks are on several hosts.
+  // Runs that algorithm of the table. Returns false if the table lacks it or the group spans hosts.
   template <typename Table, typename... Arguments>
   bool run(const Table& table, CollectiveAlgorithm algorithm, const Arguments&... arguments);
   void all_reduce_as_best(void* data, int64_t count, DType dtype, const std::string& doing);
@@ -91,7 +89,7 @@ class MpiCollectives {
   Attendance attendance_;
   int64_t max_piece_;
   MpiMessages messages_;
-  std::optional<bool> one_host_;  // once it was asked
+  std::optional<bool> one_host_;  // empty until first needed
   std::optional<MpiWindows> windows_;
   MPI_Op sum_bf16_ = MPI_OP_NULL;
   MPI_Op sum_f16_ = MPI_OP_NULL;

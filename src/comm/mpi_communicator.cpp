@@ -215,7 +215,7 @@ class MpiCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int64_t color) override {
-    // MPI's colors are ints that are not negative: number them in order instead.
+    // Numbers the colors in order, because MPI takes only ints that are not negative.
     const std::vector<int64_t> given = all_gather_value(*this, color);
     const Attendance::Visit visit(attendance_, "split");
     const auto number =
@@ -235,7 +235,7 @@ class MpiCommunicator final : public Communicator {
   int64_t max_piece_;
   MPI_Comm device_;
   MPI_Comm host_;
-  Attendance attendance_;  // of host collectives
+  Attendance attendance_;  // in host collectives
   MpiCollectives collectives_;
   int rank_ = 0;
   int size_ = 1;

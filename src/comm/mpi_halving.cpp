@@ -7,16 +7,16 @@
 namespace hidup {
 namespace {
 
-// Bytes of the copies that a reduce-scatter works on: they stay in a core's cache.
+// Bytes of the copies in a reduce-scatter, which stay in a core's cache.
 constexpr int64_t kCopies = int64_t{1} << 20;
 
-// The blocks of all ranks in their order, in one piece of memory.
+// The blocks of all ranks in rank order, in contiguous memory.
 class Blocks {
  public:
   Blocks(void* data, const std::vector<int64_t>& counts, int64_t bytes)
       : data_(data), starts_(starts_of(counts)), bytes_(bytes) {}
 
-  // `number` blocks from `first` on, the first one following the last.
+  // Returns `number` blocks from `first` on; the first block follows the last.
   std::vector<Run> from(int first, int number) const {
     const int end = first + number;
     const int ranks = static_cast<int>(starts_.size()) - 1;
@@ -35,12 +35,12 @@ class Blocks {
   int64_t bytes_;
 };
 
-// The blocks that go from one rank to the other in a step: fewer than `distance` in the last.
+// Returns the blocks that a rank sends in a step: fewer than `distance` in the last step.
 int moved_blocks(int distance, int ranks) {
   return std::min(distance, ranks - distance);
 }
 
-// Every rank's block is replaced by the sum; what stays in the others is of no use.
+// Replaces every rank's own block by the sum; leaves partial sums in the other blocks.
 void scatter_sums(MpiMessages& messages, const Blocks& blocks, const Elements& elements,
                   const std::string& doing) {
   const int size = messages.size();

@@ -10,11 +10,11 @@ namespace {
 
 constexpr int64_t kChunk = int64_t{1} << 18;  // elements: 1 MiB stays in a core's cache
 
-// Tags: of whole messages, and of chunks that are sent ahead of them.
+// Tags of whole messages, and of chunks that are sent ahead of them.
 constexpr int kWhole = 0;
 constexpr int kChunks = 1;
 
-// Pieces of at most `limit` elements; none that is empty.
+// Returns non-empty pieces of at most `limit` elements.
 std::vector<Run> cut(const std::vector<Run>& runs, int64_t limit, int64_t bytes) {
   std::vector<Run> pieces;
   for (const Run& run : runs) {

@@ -1,8 +1,6 @@
-// Messages between the ranks of a group, of which collectives are made. For the sources of this
-// folder and its tests.
+// Messages that collectives are made of. For the sources of this folder and its tests.
 //
-// MPI's counts are ints, so what is long goes as several messages, which sender and receiver cut
-// alike.
+// MPI's counts are ints, so long data travels as several messages, which both sides cut alike.
 #pragma once
 
 #include <mpi.h>
@@ -18,19 +16,19 @@
 
 namespace hidup {
 
-// MPI's name for elements of 1, 2 or 4 bytes that are only moved, whatever they mean.
+// Returns MPI's type for elements of 1, 2 or 4 bytes that are only moved, whatever their meaning.
 MPI_Datatype moved_type(int64_t bytes);
 
-// Elements that lie one behind the other.
+// Contiguous elements.
 struct Run {
   void* data;
   int64_t count;
 };
 
-// What this rank did in collectives that are made of these messages.
+// The traffic of this rank in collectives that are made of these messages.
 struct Traffic {
   int64_t bytes = 0;  // sent
-  int64_t steps = 0;  // in which it sent or received something; each waits for the one before
+  int64_t steps = 0;  // steps with a message sent or received; each waits for the one before
 };
 
 class MpiMessages {
@@ -40,29 +38,29 @@ class MpiMessages {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // The rank that is `distance` further in the ring.
+  // Returns the rank that is `distance` further in the ring.
   int after(int distance) const { return ((rank_ + distance) % size_ + size_) % size_; }
   int64_t max_piece() const { return max_piece_; }
-  // Elements of sums that are on their way at once.
+  // Returns the elements of a sum that travel in one message.
   int64_t chunk() const { return chunk_; }
-  // Room for a chunk that is sent on, 0 or 1; for whoever calls this.
+  // Returns one of two buffers (0 or 1) for a chunk that the caller forwards.
   void* passing(int which) const { return buffer(2 + which); }
   const Traffic& traffic() const { return traffic_; }
 
-  // One step each. What `to` receives has the runs of `sends`; `receives` has those that `from`
-  // sends. A rank that sends or receives nothing gives any rank.
+  // Takes one step. Sends the runs of `sends` to `to`, which receives them all, and fills
+  // `receives` with the data that `from` sends. A rank that sends or receives nothing may give any.
 
   void exchange(const std::vector<Run>& sends, int to, const std::vector<Run>& receives, int from,
                 int64_t bytes, const std::string& doing);
-  // Adds what comes to what is in `sums`. All that goes out is on its way at once; what comes in is
-  // added while the next chunk comes.
+  // Adds received elements to those in `sums`. All chunks to send are in flight at once; a received
+  // chunk is added while the next one arrives.
   void exchange_and_add(const std::vector<Run>& sends, int to, const std::vector<Run>& sums,
                         int from, const Elements& elements, const std::string& doing);
 
-  // The same in its parts. Begins to send in chunks; begins the step, too.
+  // Does the same in two parts. Begins the step and starts to send in chunks.
   std::vector<MPI_Request> send_chunks(const std::vector<Run>& sends, int to, int64_t bytes,
                                        const std::string& doing);
-  // `part`: [into.count], what came for the place `into`, for as long as the call lasts.
+  // `part`: [into.count], the elements received for the place `into`; valid during the call.
   using TakeChunk = std::function<void(const Run& into, const void* part)>;
   void receive_chunks(const std::vector<Run>& places, int from, int64_t bytes,
                       const TakeChunk& take, const std::string& doing);
@@ -74,7 +72,7 @@ class MpiMessages {
   void receive(const Run& run, int from, int tag, int64_t bytes, MPI_Request& request,
                const std::string& doing);
 
-  // Of a chunk: two for those that come, two for passing().
+  // Returns a buffer of one chunk: two receive chunks, two are for passing().
   void* buffer(int which) const {
     return at(buffers_.get(), which * chunk_, static_cast<int64_t>(sizeof(float)));
   }

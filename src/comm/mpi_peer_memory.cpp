@@ -20,7 +20,7 @@ bool address_space_is_limited() {
 
 }  // namespace
 
-// What a rank tells of its memory. A number of a file says that another process's is the same.
+// A rank's memory. `number` is the file's inode, by which another process recognizes it.
 struct PeerMemory::Given {
   int64_t process = 0;
   int64_t file = -1;

@@ -7,7 +7,7 @@
 namespace hidup {
 namespace {
 
-// In a reduce-scatter, blocks by the step in which they come to this rank.
+// The blocks of a reduce-scatter, by the step in which they come to this rank.
 class PassingBlocks {
  public:
   PassingBlocks(const MpiMessages& messages, const void* send, const std::vector<int64_t>& counts,
@@ -19,11 +19,11 @@ class PassingBlocks {
         bytes_(bytes) {}
 
   int64_t count(int step) const { return counts_[block(step)]; }
-  // Elements of the chunk that begins at `done`.
+  // Returns the elements of the chunk that begins at `done`.
   int64_t chunk(int step, int64_t done) const {
     return std::clamp<int64_t>(count(step) - done, 0, messages_.chunk());
   }
-  // This rank's summand, from element `done` on.
+  // Returns this rank's summand, from element `done` on.
   const std::byte* own(int step, int64_t done) const {
     return send_ + (starts_[block(step)] + done) * bytes_;
   }
@@ -38,7 +38,7 @@ class PassingBlocks {
   int64_t bytes_;
 };
 
-// Where sums lie on their way, and who adds to them.
+// Partial sums on their way round the ring, to which each rank adds its own part.
 class SumsOnTheirWay {
  public:
   SumsOnTheirWay(MpiMessages& messages, const PassingBlocks& blocks, void* receive,
@@ -49,7 +49,7 @@ class SumsOnTheirWay {
         elements_(elements),
         doing_(doing) {}
 
-  // The chunk that begins at `done`, in the step in which it comes; the last one is the result.
+  // Returns the buffer of the chunk that begins at `done`; in the last step, the result.
   void* place(int step, int64_t done) const {
     return step == messages_.size() - 1 ? at(receive_, done, elements_.bytes)
                                         : messages_.passing(step % 2);
@@ -60,7 +60,7 @@ class SumsOnTheirWay {
       elements_.sum(place(step, done), summands, blocks_.chunk(step, done));
     }
   }
-  // From step 2 on. The result may lie where this rank's own summand does.
+  // Runs the steps from 2 on. The result may overlap this rank's own summand.
   void go_round(int64_t done) {
     for (int step = 2; step < messages_.size(); ++step) {
       void* const incoming = messages_.passing(step % 2);
@@ -113,19 +113,19 @@ void ring_all_gather(MpiMessages& messages, const void* send, void* receive,
   }
 }
 
-// The first message of every chunk is on its way at once.
+// Sends the first message of every chunk at once.
 void ring_reduce_scatter(MpiMessages& messages, const void* send, void* receive,
                          const std::vector<int64_t>& counts, const Elements& elements,
                          const std::string& doing) {
   const PassingBlocks blocks(messages, send, counts, elements.bytes);
   SumsOnTheirWay sums(messages, blocks, receive, elements, doing);
-  // MPI only reads what is sent, and nothing is written to the places of chunks.
+  // MPI does not write to data to send, and nothing else writes to these runs.
   const auto run_of = [&](int step) -> Run {
     return {const_cast<std::byte*>(blocks.own(step, 0)), blocks.count(step)};
   };
   std::vector<MPI_Request> sending =
       messages.send_chunks({run_of(0)}, messages.after(1), elements.bytes, doing);
-  int64_t next = 0;  // chunk's start
+  int64_t next = 0;  // start of the next chunk
   messages.receive_chunks(
       {run_of(1)}, messages.after(-1), elements.bytes,
       [&](const Run&, const void* part) {
@@ -135,7 +135,7 @@ void ring_reduce_scatter(MpiMessages& messages, const void* send, void* receive,
       },
       doing);
   const int64_t longest = *std::max_element(counts.begin(), counts.end());
-  for (; next < longest; next += messages.chunk()) {  // of blocks that are longer than the first
+  for (; next < longest; next += messages.chunk()) {  // in blocks longer than the first
     sums.go_round(next);
   }
   MpiMessages::wait_for(sending, doing);

@@ -25,26 +25,25 @@
 namespace hidup {
 namespace {
 
-// The first moments of a run, until the deck says what it wants.
+// Timeouts for the first moments of a run, until the deck sets others.
 constexpr double kHeartbeatTimeout = 5.0;     // seconds
 constexpr double kCollectiveTimeout = 600.0;  // seconds
 
-// A large job on a slow file system may take minutes to start. Ranks of a host notice earlier
-// that one of them is stopped.
+// A large job on a slow file system may take minutes. Its host notices a stopped rank earlier.
 constexpr double kStartLimit = 300.0;  // seconds
 
-// What Open MPI takes to start: without it, it hangs or ends the process.
+// Open MPI's needs at its start: with less it hangs or ends the process.
 constexpr int64_t kStartRoom = int64_t{512} << 20;
 constexpr int kStartThreads = 9;  // MPI's own, heartbeat, watchdog, two streams, the timing file
 
-// What the files of Open MPI take that starts without mpirun: where there is less room it ends the
-// process without saying why. (mpirun makes them for its ranks, and then there is nothing to ask.)
+// Bytes of Open MPI's files when it starts without mpirun: with less room it ends the process
+// without saying why. (mpirun makes the files for its ranks, so those need no check.)
 constexpr int64_t kStartFiles = (int64_t{8} << 20) + (int64_t{64} << 10);
 
 constexpr unsigned kAbortLimit = 3;  // seconds that MPI_Abort may take
 
-// Open MPI started by a plain srun without PMIx gives every process a world of
-// its own: N jobs of one rank that overwrite each other's files.
+// A plain srun without PMIx makes Open MPI give every process a world of its own: N jobs of one
+// rank that overwrite each other's files.
 void refuse_singletons_under_slurm() {
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   if (tasks == nullptr) {
@@ -60,11 +59,11 @@ void refuse_singletons_under_slurm() {
            "it no PMIx: start with `srun --mpi=pmix` or with mpirun",
            tasks);
     }
-    throw Error(ExitCode::unavailable, "");  // said once, by task 0
+    throw Error(ExitCode::unavailable, "");  // task 0 prints the message once
   }
 }
 
-// Of the folder that Open MPI chooses. Throws Error(file).
+// Checks the room in the folder that Open MPI chooses. Throws Error(file).
 void check_temporary_folder() {
   if (launched_rank() >= 0) {
     return;
@@ -88,7 +87,7 @@ void check_temporary_folder() {
   }
 }
 
-// Called where an exception is thrown that nobody catches: its stack is still there.
+// Runs where an uncaught exception is thrown; its stack is still there.
 [[noreturn]] void end_all_ranks() {
   if (!std::current_exception()) {
     abort_all_ranks(ExitCode::internal, "std::terminate() was called");
@@ -121,9 +120,9 @@ MpiSession::MpiSession(int* argc, char*** argv) : end_limit_(kStartLimit) {
   check_address_space(kStartRoom, "the start of MPI");
   check_threads(kStartThreads, "the start of MPI");
   check_temporary_folder();
-  // The communication thread shares its cores with computation: while it waits
-  // it must yield. Over one TCP connection, the two directions of an exchange often take turns
-  // instead of running at once. A user's own settings stand.
+  // The communication thread shares its cores with computation, so it must yield while it waits.
+  // Over one TCP connection the two directions of an exchange often alternate instead of
+  // overlapping, so use two. A user's own settings take precedence.
   setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   setenv("OMPI_MCA_btl_tcp_links", "2", 0);
   int provided = MPI_THREAD_SINGLE;
@@ -179,7 +178,7 @@ MpiSession::~MpiSession() {
   std::optional<LocalWatch> watch;
   try {
     watch.emplace("MPI ends", end_limit_);
-  } catch (const std::system_error&) {  // no thread is left: the end goes unwatched
+  } catch (const std::system_error&) {  // no thread is left, so nothing watches the end
   }
   MPI_Finalize();
 }
@@ -217,7 +216,7 @@ void exit_at_once(int) {
 
 void abort_all_ranks(ExitCode code, const std::string& message) {
   static std::mutex first;
-  first.lock();  // for good: the process ends
+  first.lock();  // never unlocked: the process ends
   int initialized = 0;
   int finalized = 0;
   MPI_Initialized(&initialized);

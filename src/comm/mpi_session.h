@@ -1,8 +1,7 @@
-// The life of MPI in this process: started once, ended or aborted once.
+// MPI's lifetime in this process: it is started once, and ended or aborted once.
 //
-// An exception that nobody catches, in any thread, brings all ranks down from where it is thrown:
-// std::terminate() is called before the stack unwinds where no handler is found, so no destructor
-// waits for ranks that wait for this one.
+// An uncaught exception, in any thread, aborts all ranks from where it is thrown: std::terminate()
+// is called before the stack unwinds, so no destructor waits for ranks that wait for this one.
 #pragma once
 
 #include <memory>
@@ -20,26 +19,26 @@ namespace hidup {
 class MpiSession {
  public:
   // Starts MPI with MPI_THREAD_MULTIPLE, the heartbeat and the watchdog. Throws Error(unavailable)
-  // where the library gives less, or where Slurm started several processes that MPI sees as one
-  // each (srun without PMIx); Error(out_of_memory) where MPI would lack memory or threads.
+  // where the library provides a lower thread level, or where Slurm started several processes that
+  // MPI sees as one rank each (srun without PMIx); Error(out_of_memory) if memory or threads are
+  // short.
   MpiSession(int* argc, char*** argv);
-  // Ends MPI; all ranks must come here. While an exception unwinds it leaves MPI as it is: the
-  // others may never come.
+  // Ends MPI; all ranks must call it. Leaves MPI running during an exception: ranks may not come.
   ~MpiSession();
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  // All ranks. Lives as long as the session.
+  // Returns the group of all ranks, which lives as long as the session.
   Communicator& world() { return *world_; }
   const std::string& host() const { return host_; }
   Heartbeat& heartbeat() { return *heartbeat_; }
   Watchdog& watchdog() { return *watchdog_; }
-  // Of the two, in seconds, as the deck has them.
+  // Sets the deck's timeouts of the heartbeat and of the watchdog's collectives, in seconds.
   void set_timeouts(double heartbeat, double collective);
-  // This rank among those that share the host's memory.
+  // Returns the index of this rank among those that share the host's memory.
   int local_rank() const { return local_rank_; }
 
-  // The end of MPI may take so long; by default some minutes.
+  // Limits the seconds that the end of MPI may take; the default is some minutes.
   void end_within(double seconds) { end_limit_ = seconds; }
 
  private:
@@ -53,16 +52,15 @@ class MpiSession {
   std::unique_ptr<Communicator> world_;
 };
 
-// "Open MPI v4.1.4, ..." as the loaded library calls itself, up to the first comma.
+// Returns the loaded library's name for itself up to the first comma: "Open MPI v4.1.4, ..."
 std::string mpi_library_version();
 
-// "Open MPI", with the versions of its headers and as loaded; of another MPI the text of
-// mpi_library_version(), without numbers.
+// Returns "Open MPI" with the versions of its headers and of the loaded library; for another MPI,
+// the text of mpi_library_version() without version numbers.
 LibraryVersion mpi_library();
 
-// Prints the message with this rank's name and brings all ranks down with the
-// code; where MPI is not running, end_without_mpi() does. Where several threads of a
-// rank come here, the first one speaks.
+// Prints the message with this rank's name and aborts all ranks with the code. Where MPI is not
+// running, calls end_without_mpi(). If several threads of a rank call it, the first one prints.
 [[noreturn]] void abort_all_ranks(ExitCode code, const std::string& message);
 
 }  // namespace hidup

@@ -16,10 +16,10 @@ namespace {
 
 constexpr size_t kLine = 64;
 
-// Throws Error(file) where the file system in which Open MPI puts shared windows has no room: Open
-// MPI calls that an internal error, and the first write beyond the room would end the process.
+// Throws Error(file) where the file system of Open MPI's shared windows has no room. Open MPI would
+// call that an internal error, and the first write beyond the room would end the process.
 void check_room(int64_t bytes) {
-  constexpr int64_t kRoomBeside = int64_t{64} << 10;  // what Open MPI keeps in the file
+  constexpr int64_t kRoomBeside = int64_t{64} << 10;  // Open MPI's own data in the file
   const char* wanted = std::getenv("OMPI_MCA_osc_sm_backing_directory");
   const std::string folder = wanted != nullptr ? wanted : "/dev/shm";
   const std::optional<int64_t> free = free_bytes(folder);

@@ -1,4 +1,4 @@
-// Memory that the ranks of a host have in common. For the sources of this folder.
+// Memory that the ranks of a host share. For the sources of this folder.
 #pragma once
 
 #include <mpi.h>
@@ -9,11 +9,11 @@
 
 namespace hidup {
 
-// As Communicator::share_memory(), of the ranks of `group`: a shared window (MPI-3). Its end is
-// collective, too.
+// Implements Communicator::share_memory() for the ranks of `group` with a shared window (MPI-3).
+// Destruction is collective, too.
 std::shared_ptr<std::byte> share_host_memory(MPI_Comm group, int64_t bytes);
 
-// Collective: whether such memory has all ranks of the group.
+// Collective. Returns true if all ranks of the group can share such memory.
 bool on_one_host(MPI_Comm group);
 
 }  // namespace hidup

@@ -3,11 +3,11 @@
 namespace hidup {
 namespace {
 
-// Ranks of the tree below and above this one: its children differ from it in one bit below its own
-// lowest one, and the parent lacks that one.
+// Children and parent of a rank in the tree. A child differs from the rank in one bit below the
+// rank's lowest set bit, and the parent lacks that bit.
 struct Relatives {
   std::vector<int> children;  // the nearest first
-  int parent = -1;            // none of rank 0
+  int parent = -1;            // -1 for rank 0
 };
 
 Relatives relatives_of(int rank, int ranks) {
@@ -40,7 +40,7 @@ void tree_all_reduce(MpiMessages& messages, void* data, int64_t count, const Ele
     messages.exchange_and_add(all, relatives.parent, {}, relatives.parent, elements, doing);
     messages.exchange({}, relatives.parent, all, relatives.parent, elements.bytes, doing);
   }
-  // Those with more ranks below them first.
+  // Children with larger subtrees come first.
   for (auto child = relatives.children.rbegin(); child != relatives.children.rend(); ++child) {
     messages.exchange(all, *child, {}, *child, elements.bytes, doing);
   }

@@ -15,10 +15,10 @@ namespace hidup {
 namespace {
 
 constexpr int64_t kCacheLine = 64;  // bytes of a cache line
-// Bytes that a rank copies in a turn, which stay in its cache; more only for very many ranks.
+// Bytes that a rank copies in a turn, which stay in its cache; very many ranks need more.
 constexpr int64_t kPart = int64_t{1} << 19;
-constexpr int64_t kCached = int64_t{1} << 14;  // bytes that a core has at hand
-constexpr int64_t kSumAll = int64_t{1} << 15;  // bytes of all ranks up to which all sum everything
+constexpr int64_t kCached = int64_t{1} << 14;  // bytes that stay in the L1 cache
+constexpr int64_t kSumAll = int64_t{1} << 15;  // bytes of all ranks up to which each sums all
 constexpr int kLooks = 2000;                   // before the first yield: some microseconds
 
 std::vector<const void*> shifted(const std::vector<std::byte*>& places, int64_t offset) {
@@ -32,17 +32,17 @@ std::vector<const void*> shifted(const std::vector<std::byte*>& places, int64_t 
 
 }  // namespace
 
-// What a rank tells the others. Its numbers of turns alternate, as the halves of its part do.
+// A rank's state for the others. The two entries of `turns` alternate like the halves of its part.
 struct alignas(kCacheLine) MpiWindows::Line {
-  uint64_t meetings;  // to which it came
-  int64_t turns[2];   // that it needs
-  int64_t memory;     // in which of memories_ its data lie, and where: -1 where in none
+  uint64_t meetings;  // to which the rank came
+  int64_t turns[2];   // that the rank needs
+  int64_t memory;     // index in memories_ of the memory that holds its data; -1: none
   int64_t offset;
 };
 
 MpiWindows::MpiWindows(MPI_Comm group, int64_t max_piece) : group_(group), max_piece_(max_piece) {
   static_assert(sizeof(Line) == kCacheLine);
-  static_assert(std::atomic_ref<uint64_t>::is_always_lock_free);  // a lock is one process's
+  static_assert(std::atomic_ref<uint64_t>::is_always_lock_free);  // locks work in one process only
   check_mpi(MPI_Comm_rank(group_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(group_, &size_), "MPI_Comm_size");
   part_bytes_ = std::max(kPart, size_ * kCacheLine);
@@ -75,7 +75,7 @@ void MpiWindows::meet(const std::string& doing) {
   std::atomic_ref(lines_[rank_].meetings).store(meetings_, std::memory_order_release);
   for (int look = 0; !all_came(); ++look) {
     if (look >= kLooks) {
-      // A message that a rank waits for may only leave this one while MPI works here.
+      // Lets MPI progress here: a message for another rank may leave this one only meanwhile.
       int found = 0;
       check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, group_, &found, MPI_STATUS_IGNORE), doing);
       sched_yield();
@@ -98,7 +98,7 @@ std::vector<std::byte*> MpiWindows::places(const void* data, int64_t count, int6
     return {};
   }
   Line& own = lines_[rank_];
-  own.memory = count == 0 ? 0 : -1;  // nothing lies anywhere
+  own.memory = count == 0 ? 0 : -1;  // without elements any memory will do
   own.offset = 0;
   for (size_t m = 0; own.memory < 0 && m < memories_.size(); ++m) {
     own.offset = memories_[m]->offset_of(data, count * bytes);
@@ -126,7 +126,7 @@ void MpiWindows::all_reduce(void* data, int64_t count, const Elements& elements,
   }
 }
 
-// What is summed up is still in a cache when it is copied.
+// Works in blocks, so that a sum is still in a cache when it is copied.
 void MpiWindows::sum_in_place(const std::vector<std::byte*>& places, int64_t count,
                               const Elements& elements, const std::string& doing) {
   const int64_t block = kCached / elements.bytes;
@@ -156,8 +156,8 @@ void MpiWindows::sum_all(void* data, int64_t count, const Elements& elements,
   }
 }
 
-// A rank's result takes the place of the slice that it need not copy. So the next turn's slices can
-// be copied before the meeting that makes the results known.
+// A rank's result replaces its own slice, which it need not copy. So the next turn's slices can be
+// copied before the meeting that makes the results visible.
 void MpiWindows::sum_slices(void* data, int64_t count, const Elements& elements,
                             const std::string& doing) {
   const int64_t bytes = elements.bytes;
@@ -197,7 +197,7 @@ void MpiWindows::sum_slices(void* data, int64_t count, const Elements& elements,
     }
     meet(doing);
     take_slices(done);
-    turn_ += more ? 1 : 0;  // a turn left out would give its half to two that follow each other
+    turn_ += more ? 1 : 0;  // a skipped turn would give one half to two successive turns
   }
 }
 
@@ -257,8 +257,7 @@ void MpiWindows::reduce_scatter(const void* send, void* receive, const std::vect
   }
 }
 
-// Ranks know the lengths of their own pieces only, so they tell each other how many turns they
-// need.
+// Ranks know only the lengths of their own pieces, so they tell each other their numbers of turns.
 void MpiWindows::all_to_all(const void* send, const std::vector<int64_t>& send_counts,
                             void* receive, const std::vector<int64_t>& receive_counts,
                             int64_t bytes, const std::string& doing) {

@@ -1,13 +1,12 @@
-// Collectives of ranks of one host by way of memory that they share. For the sources of this folder
-// only.
+// Collectives of the ranks of one host through shared memory. For the sources of this folder only.
 //
-// Data that lie in memory which all ranks see (PeerMemory) stay there, and the others read them.
-// Otherwise every rank has a part of memory that they share. It copies what others need into it,
-// all meet, and read what they need in the parts of the others. What is long goes in turns, so the
-// memory has a bounded size. Turns take the two halves of a part alternately: a rank writes to one
-// while others may still read the other, so one meeting per turn is enough.
+// Data in memory that all ranks can access (PeerMemory) stays in place, and the other ranks read it
+// there. Otherwise every rank has a part of shared memory. It copies the data that others need into
+// its part, all ranks meet, and each reads the parts of the others. Long data takes several turns,
+// so the memory has a bounded size. Turns alternate between the two halves of a part: a rank writes
+// to one half while others may still read the other, so one meeting per turn is enough.
 //
-// Sums are of the ranks in their order, so all algorithms here give the same bits.
+// Sums add the ranks in their order, so all algorithms here give the same bits.
 #pragma once
 
 #include <mpi.h>
@@ -25,15 +24,15 @@ namespace hidup {
 
 class MpiWindows {
  public:
-  // Collective over the group, whose ranks are on one host (on_one_host()); so is the end. `group`
-  // is not owned. `max_piece`: elements that a rank copies at once.
+  // Collective over the group, whose ranks are on one host (on_one_host()); so is destruction. Does
+  // not own `group`. `max_piece`: elements that a rank copies at once.
   MpiWindows(MPI_Comm group, int64_t max_piece);
 
-  // Memory that stays until it is removed; all ranks together, and while nothing is communicated.
+  // Register and unregister peer memory. All ranks call them together, outside of collectives.
   void add(const PeerMemory& memory) { memories_.push_back(&memory); }
   void remove(const PeerMemory& memory) { std::erase(memories_, &memory); }
 
-  // As in Communicator, at once.
+  // Act as in Communicator, but block.
   void all_reduce(void* data, int64_t count, const Elements& elements, const std::string& doing);
   void all_gather(const void* send, void* receive, const std::vector<int64_t>& counts,
                   int64_t bytes, const std::string& doing);
@@ -46,25 +45,25 @@ class MpiWindows {
  private:
   struct Line;
 
-  // Where a rank's copies lie in a turn.
+  // Returns the place of a rank's copies in a turn.
   std::byte* part(int rank, uint64_t turn) const;
-  // Elements of a part, and of a piece of it for one rank.
+  // Return the elements of a part, and of a piece of a part for one rank.
   int64_t part_length(int64_t bytes) const;
   int64_t piece_length(int64_t bytes) const;
-  // All sum up everything: for few elements, of which only the meeting takes time.
+  // Each rank sums up all elements. For few elements, where only the meeting takes time.
   void sum_all(void* data, int64_t count, const Elements& elements, const std::string& doing);
-  // Each sums up a slice, which the others then copy.
+  // Each rank sums up a slice, which the others then copy.
   void sum_slices(void* data, int64_t count, const Elements& elements, const std::string& doing);
-  // Where the data of every rank lie, of so many elements of this one's, if all see them: none
-  // otherwise. What the ranks wrote before is to be seen.
+  // Returns the addresses of all ranks' data that correspond to this rank's, if all ranks can
+  // access them, and nothing otherwise. Makes earlier writes of all ranks visible.
   std::vector<std::byte*> places(const void* data, int64_t count, int64_t bytes,
                                  const std::string& doing);
-  // Each sums up a slice of the data in such places, and writes it there.
+  // Each rank sums up a slice of the data at these places, and writes the sum to all of them.
   void sum_in_place(const std::vector<std::byte*>& places, int64_t count, const Elements& elements,
                     const std::string& doing);
-  // The memory of all ranks for a sum, this one's own given.
+  // Returns the memory of all ranks for a sum, with `own` as this rank's.
   std::vector<const void*> summands(const void* own, int64_t offset) const;
-  // Returns when all ranks have come as often as this one; what they wrote before is to be seen.
+  // Blocks until all ranks have met as often as this one; makes their earlier writes visible.
   void meet(const std::string& doing);
   bool all_came() const;
 
@@ -77,7 +76,7 @@ class MpiWindows {
   Line* lines_ = nullptr;  // one per rank
   std::vector<const PeerMemory*> memories_;
   uint64_t meetings_ = 0;
-  uint64_t turn_ = 0;  // the last that took place
+  uint64_t turn_ = 0;  // the last turn that took place
 };
 
 }  // namespace hidup

@@ -43,7 +43,7 @@ void NcclCalls::begin(cudaStream_t stream, const std::string& what) {
     ++given_;
     giving_ = true;
   }
-  mark(stream, true);  // may wait until the stream takes it: not with the lock
+  mark(stream, true);  // without the lock, as the launch may block
 }
 
 void NcclCalls::end(cudaStream_t stream) {
@@ -69,7 +69,7 @@ CollectivePlace NcclCalls::place_of(uint64_t collective) const {
 
 CollectivePlace NcclCalls::place() {
   const auto& marks = *static_cast<const NcclMarks*>(marks_.data());
-  const uint64_t ended = marks.ended;  // before the one that may be ahead of it
+  const uint64_t ended = marks.ended;  // read before `came`, which may be ahead of it
   const uint64_t came = marks.came;
   const uint64_t order = marks.order;
   const double now = monotonic_seconds();
@@ -80,7 +80,7 @@ CollectivePlace NcclCalls::place() {
   }
   CollectivePlace place = place_of(came);
   double since = since_;
-  // What NCCL has not taken did not come, whatever the mark before it says.
+  // A collective that NCCL has not taken has not begun, even though the mark before it says so.
   place.waiting = came != ended && !(giving_ && place.number == given_);
   if (!place.waiting) {
     place = place_of(ended);

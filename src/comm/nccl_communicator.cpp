@@ -20,11 +20,11 @@
 namespace hidup {
 namespace {
 
-// A call takes microseconds, a start takes seconds: no core waits that long.
+// A call takes microseconds and a start takes seconds, for which no core should spin.
 constexpr double kNcclPatience = 1e-3;  // seconds of yielding
 constexpr std::chrono::microseconds kNcclNap(50);
 
-constexpr std::chrono::milliseconds kAbortPatience(500);  // for the call that goes on
+constexpr std::chrono::milliseconds kAbortPatience(500);  // for the current call
 
 ncclDataType_t nccl_type(DType type) {
   switch (type) {
@@ -40,7 +40,7 @@ ncclDataType_t nccl_type(DType type) {
   fail(ExitCode::internal, "NCCL has no type {}", name_of(type));
 }
 
-// NCCL numbers 2.19.3 as 21903.
+// Returns the text of NCCL's version number: "2.19.3" for 21903.
 std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / 10000, code % 10000 / 100, code % 100);
 }
@@ -104,8 +104,8 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
       if (equal(counts)) {
         return ncclAllGather(send, receive, static_cast<size_t>(counts[0]), type, comm_, on);
       }
-      // Everyone's part along a ring that passes each link once, as an all-gather's do; parts sent
-      // from each rank to each would cross the link between two nodes once per rank there.
+      // Broadcasts each part along a ring that passes each link once, like that of an all-gather.
+      // Direct sends would cross the link between two nodes once per rank of a node.
       return for_parts(counts, [&](int root, int64_t start, size_t count) {
         return ncclBroadcast(send, at(receive, start, dtype), count, type, root, comm_, on);
       });
@@ -124,7 +124,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
         return ncclReduceScatter(send, receive, static_cast<size_t>(counts[0]), type, ncclSum,
                                  comm_, on);
       }
-      // Sums are made on the way, along a ring, and need no memory for the parts.
+      // Rings add on the way, and need no memory for the parts.
       return for_parts(counts, [&](int root, int64_t start, size_t count) {
         return ncclReduce(at(send, start, dtype), receive, count, type, ncclSum, root, comm_, on);
       });
@@ -147,7 +147,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     const std::vector<int64_t> to = starts_of(receive_counts);
     const ncclDataType_t type = nccl_type(dtype);
     issue(stream, "all_to_all", name, [&](cudaStream_t on) {
-      NcclGroup group;  // with the part that stays, which costs no launch of its own so
+      NcclGroup group;  // includes the rank's own part, which then needs no launch
       for (int peer = 0; peer < size(); ++peer) {
         const auto p = static_cast<size_t>(peer);
         if (send_counts[p] > 0) {
@@ -206,7 +206,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     if (result != ncclSuccess) {
       fail(ExitCode::communication, "cluster.comm.register_buffers: {}", reason_of(result));
     }
-    // NCCL gives no handle where this GPU's links have no use for registered memory.
+    // NCCL returns no handle where this GPU's links have no use for registered memory.
     return {handle, [this](void* registered) {
               if (registered != nullptr) {
                 alone([&] { return ncclCommDeregister(comm_, registered); });
@@ -240,7 +240,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   static void* at(void* data, int64_t element, DType dtype) {
     return static_cast<std::byte*>(data) + element * size_of(dtype);
   }
-  // Whether ranks have to send parts of these sizes; a group that does without copies its own.
+  // Returns true if ranks have to send parts of these sizes; a group without NCCL copies instead.
   bool is_sent(Stream& stream, const void* send, void* receive, const std::vector<int64_t>& counts,
                DType dtype, const std::string& doing) const {
     check_counts(counts, size(), doing);
@@ -250,7 +250,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     }
     return starts_of(counts).back() > 0;
   }
-  // call(rank, where its part begins, elements) for every part that has some, as one group.
+  // Makes call(rank, start of its part, elements) for every non-empty part, as one NCCL group.
   template <typename Call>
   static ncclResult_t for_parts(const std::vector<int64_t>& counts, const Call& call) {
     const std::vector<int64_t> starts = starts_of(counts);
@@ -283,7 +283,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     }
     std::memcpy(id.internal, text.data(), sizeof(id.internal));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;  // the watchdog can abort what never ends
+    config.blocking = 0;  // so that the watchdog can abort a call that never ends
     if (options_.max_ctas > 0) {
       config.maxCTAs = options_.max_ctas;
     }
@@ -297,13 +297,13 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     started_ = true;
   }
 
-  // Gives a collective to the stream; `calls` returns what NCCL said.
+  // Enqueues a collective on the stream; `calls` returns NCCL's result.
   template <typename Calls>
   void issue(Stream& stream, const char* kind, const std::string& name, Calls&& calls) {
     const cudaStream_t on = cuda_stream(stream).handle();
     const std::string what = calls_.describe(kind, name);
     calls_.begin(on, what);
-    // Until the end NCCL has not given its work to the stream: a thread of its own does that.
+    // Until finished() returns NCCL may not have enqueued its work: a thread of its own does that.
     const ncclResult_t end = finished(alone([&] { return calls(on); }), what);
     if (end != ncclSuccess) {
       watchdog_.lose(fmt::format("{}: {}", what, reason_of(end)));
@@ -311,7 +311,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     calls_.end(on);
   }
 
-  // Waits while NCCL works on the host: for what other ranks say, at the first message to them.
+  // Waits while NCCL works on the host, as for other ranks' answers at the first message to them.
   ncclResult_t finished(ncclResult_t result, const std::string& doing) {
     if (result != ncclInProgress) {
       return result;
@@ -330,8 +330,8 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     return result;
   }
 
-  // Makes a call on comm_: NCCL takes one at a time. The lock is free while NCCL works on what a
-  // call began, so that the watchdog can look.
+  // Makes a call on comm_: NCCL takes one at a time. The lock is free while NCCL works on a call
+  // that returned, so that the watchdog can look.
   template <typename Call>
   ncclResult_t alone(const Call& call) {
     const std::lock_guard lock(in_nccl_);
@@ -341,14 +341,14 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     return call();
   }
 
-  // With the lock.
+  // The caller holds the lock.
   ncclResult_t state() const {
     ncclResult_t result = ncclSuccess;
     const ncclResult_t asked = ncclCommGetAsyncError(comm_, &result);
     return asked == ncclSuccess ? result : asked;
   }
 
-  // No call on the communicator: NCCL keeps one text for the process.
+  // Makes no call on the communicator: NCCL has one error text per process.
   std::string reason_of(ncclResult_t result) const {
     const char* detail = ncclGetLastError(comm_);
     return detail == nullptr || *detail == '\0'
@@ -358,9 +358,9 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
 
   const std::vector<int>& members() const override { return members_; }
   CollectivePlace place() override { return calls_.place(); }
-  // Does not wait for a call that goes on, which may be for ever. Its own result says what failed;
-  // and that it does not end is seen by place(), here or on the ranks that wait for this one: it
-  // reads marks of the device and a clock, and asks NCCL nothing.
+  // Does not wait for a call that has not returned, and may never return. That call's result tells
+  // of failures. place(), here or on the ranks that wait for this one, notices a call that does not
+  // end: it reads device marks and a clock, and asks NCCL nothing.
   std::string failure() override {
     const std::unique_lock lock(in_nccl_, std::try_to_lock);
     if (!lock || !started_.load()) {  // start() looks itself
@@ -369,8 +369,8 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     const ncclResult_t result = state();
     return result == ncclSuccess || result == ncclInProgress ? "" : reason_of(result);
   }
-  // Beside a call that does not return: to free it is what NCCL has ncclCommAbort() for. Beside no
-  // other, and none comes after it.
+  // Runs concurrently with a call that does not return, as ncclCommAbort() allows to free it, but
+  // with no other call. No call follows it.
   void abort() override {
     if (started_.load()) {
       aborted_ = true;
@@ -387,7 +387,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   NcclCalls calls_;
   Watchdog& watchdog_;
   ncclComm_t comm_ = nullptr;
-  std::timed_mutex in_nccl_;  // held in calls on comm_
+  std::timed_mutex in_nccl_;  // held during calls on comm_
   std::atomic<bool> started_ = false;
   std::atomic<bool> aborted_ = false;
 };

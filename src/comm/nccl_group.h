@@ -1,11 +1,11 @@
-// Calls of NCCL that belong together. For the sources of this folder only.
+// Groups of NCCL calls. For the sources of this folder only.
 #pragma once
 
 #include <nccl.h>
 
 namespace hidup {
 
-// Calls that NCCL makes one kernel of. result() ends the group.
+// Calls that NCCL fuses into one kernel. result() ends the group.
 class NcclGroup {
  public:
   NcclGroup() { add(ncclGroupStart()); }

@@ -5,7 +5,7 @@
 namespace hidup {
 namespace {
 
-// Collectives of all groups, which are on one stream at a time.
+// Counts the collectives of all groups, which are on one stream at a time.
 __device__ uint64_t g_ended = 0;
 
 __global__ void mark_kernel(NcclMarks* marks, uint64_t* count, uint64_t name, bool comes) {
@@ -13,7 +13,7 @@ __global__ void mark_kernel(NcclMarks* marks, uint64_t* count, uint64_t name, bo
     marks->came = ++*count << NcclMarks::kNameBits | name;
   } else {
     marks->order = ++g_ended;
-    __threadfence_system();  // who sees the end sees its order, or a later one
+    __threadfence_system();  // a reader of the end sees its order, or a later one
     marks->ended = *count << NcclMarks::kNameBits | name;
   }
 }

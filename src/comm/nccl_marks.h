@@ -1,4 +1,4 @@
-// What the device tells the host of a group's collectives. For the sources of this folder only.
+// Marks of a group's collectives, from the device to the host. For the sources of this folder only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,17 +7,17 @@
 
 namespace hidup {
 
-// In memory of the host. A collective is its number in the group, the first is 1, and behind it
-// that of its name, in one word.
+// Lives in host memory. One word identifies a collective: its number in the group, which starts at
+// 1, followed by the number of its name.
 struct NcclMarks {
   static constexpr int kNameBits = 20;
-  volatile uint64_t came = 0;   // the last that came
-  volatile uint64_t ended = 0;  // the last that ended
-  volatile uint64_t order = 0;  // of that one among all that ended on this rank
+  volatile uint64_t came = 0;   // the last collective that began
+  volatile uint64_t ended = 0;  // the last collective that ended
+  volatile uint64_t order = 0;  // index of `ended` among all that ended on this rank
 };
 
-// Marks in the order of the stream that the next collective comes, or that the last one has ended.
-// `count`: of those that came, in memory of the device.
+// Marks in stream order that the next collective begins, or that the last one has ended. `count`:
+// the number of collectives that began, in device memory.
 void mark_collective(cudaStream_t stream, NcclMarks* marks, uint64_t* count, uint64_t name,
                      bool comes);
 

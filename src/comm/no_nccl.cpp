@@ -1,4 +1,4 @@
-// For binaries without CUDA.
+// Definitions for binaries without CUDA.
 #include "comm/nccl_communicator.h"
 #include "core/check.h"
 

@@ -1,15 +1,15 @@
-// How Open MPI waits in this process.
+// The wait of Open MPI in this process.
 //
-// Told to yield when idle, it polls in a loop of sched_yield(). That is right for
-// the first moments. Later it only takes the core from the computation that it
-// shares it with, and a rank that waits for a lost one can starve the whole host
-// (seen with Linux 6.18: no other process ran for minutes, the heartbeat neither).
-// So this process defines sched_yield() itself: in a PatientWait, yield at first, then nap. A
-// thread that shares its core with computation naps at once: each yield gives the core away for a
-// whole time slice, milliseconds in which nobody feeds the link, whereas a sleeper is woken soon.
+// Open MPI that is told to yield when idle polls in a loop of sched_yield(). That is right for the
+// first moments. Later it only takes the core from the computation on the same core, and a rank
+// that waits for a lost one can starve the whole host (seen with Linux 6.18: no other process ran
+// for minutes, not even the heartbeat). So this process defines sched_yield() itself: in a
+// PatientWait it yields at first, then sleeps. A thread that shares its core with computation
+// sleeps at once: each yield gives the core away for a whole time slice, milliseconds in which
+// nobody feeds the link, whereas a sleeper is woken soon.
 //
-// A PatientWait surrounds calls, not threads: a thread that waits in MPI may be CUDA's own, which
-// runs the host's tasks of a stream. Threads of MPI need none: they sleep until there is a message.
+// A PatientWait surrounds calls, not threads: the thread that waits in MPI may be CUDA's own, which
+// runs the host tasks of a stream. MPI's threads need none: they sleep until a message arrives.
 #include "comm/patient_yield.h"
 
 #include <sys/prctl.h>
@@ -26,16 +26,16 @@ namespace hidup {
 namespace {
 
 constexpr double kPatience = 200e-6;  // seconds of yielding before the first nap
-constexpr double kPause = 50e-6;      // calls further apart than this are separate waits
+constexpr double kPause = 50e-6;      // calls further apart are separate waits
 constexpr timespec kNap = {.tv_sec = 0, .tv_nsec = 20000};
 constexpr timespec kSharedNap = {.tv_sec = 0, .tv_nsec = 100000};
 
 std::atomic<bool> cores_are_shared = false;
-thread_local int waits = 0;    // that live in this thread
-thread_local double left = 0;  // when its last call ended; seconds
+thread_local int waits = 0;    // number of PatientWaits of this thread
+thread_local double left = 0;  // seconds; end of the thread's last call
 
 void nap(const timespec& length) {
-  // The kernel would add 50 us to every nap.
+  // The kernel would lengthen every sleep by 50 us.
   thread_local const int exact = prctl(PR_SET_TIMERSLACK, 1);
   static_cast<void>(exact);
   const int saved = errno;

@@ -1,11 +1,11 @@
-// How this process waits for messages.
+// The way in which this process waits for messages.
 #pragma once
 
 namespace hidup {
 
-// While one lives its thread naps instead of yielding. Whatever calls MPI has one: MPI yields where
-// it waits. Elsewhere a yield is the plain one: threads of other libraries, NCCL's among them, pass
-// messages on between two yields.
+// Makes its thread sleep instead of yielding while it lives. All callers of MPI have one, because
+// MPI yields while it waits. Others yield as usual: threads of NCCL, say, forward messages between
+// two yields.
 class PatientWait {
  public:
   PatientWait();
@@ -14,14 +14,13 @@ class PatientWait {
   PatientWait& operator=(const PatientWait&) = delete;
 };
 
-// What this thread waits for from now on is something else than before, however little time has
-// passed: it is patient again.
+// Starts a new wait of this thread, which is patient again however little time has passed.
 void begin_wait();
 
-// Whether the threads that communicate have no core of their own beside those that compute.
+// Sets whether communicating threads share cores with threads that compute.
 void wait_beside_computation(bool shared);
 
-// Seconds that a wait sleeps at a time, and a message may therefore be late.
+// Returns the seconds that a wait sleeps at a time, by which a message may be late.
 double nap_s();
 
 }  // namespace hidup

@@ -1,5 +1,4 @@
-// Messages between memory of a device and MPI, which reads and writes the host's only. For those
-// who implement Communicator.
+// Messages between device memory and MPI, which accesses only host memory. For Communicators.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +9,9 @@
 
 namespace hidup {
 
-// In stream order exchange(send, receive), which finds on the host what the device holds at `send`
-// and leaves what the device is to have at `receive`: there itself where the host reaches it,
-// otherwise in the stream's staging memory. Counts are in elements.
+// Runs exchange(send, receive) in stream order. It reads the data of `send` and writes the data for
+// `receive` on the host: in place where the host can access device memory, otherwise in the
+// stream's staging memory. Counts are in elements.
 template <typename Exchange>
 void pass_through_host(Stream& stream, const void* send, int64_t send_count, void* receive,
                        int64_t receive_count, DType dtype, Exchange exchange) {
@@ -27,8 +26,8 @@ void pass_through_host(Stream& stream, const void* send, int64_t send_count, voi
   copy_elements(stream, receive, received, receive_count, dtype);
 }
 
-// The same of what is changed in place: exchange(data). A rank that only sends or only receives
-// says so.
+// Does the same for data that is changed in place: exchange(data). `sends`, `receives`: false where
+// the rank only receives or only sends.
 template <typename Exchange>
 void pass_in_place(Stream& stream, void* data, int64_t count, DType dtype, bool sends,
                    bool receives, Exchange exchange) {

@@ -52,16 +52,16 @@ Standing parse_standing(const std::string& text) {
 
 namespace {
 
-// A rank that waits, and one that it waits for; none where all came.
+// A rank that waits, and a rank that it waits for; no such rank where all came.
 struct Wait {
   int rank = 0;
   const Presence* in = nullptr;
   std::optional<int> missing = {};
-  bool missing_waits = false;  // itself for another rank
+  bool missing_waits = false;  // it waits for another rank itself
 };
 
-// What holds up the ranks: a wait for a rank that waits for nobody itself, or else one that does
-// not end though all came; of several the longest.
+// Returns the wait that holds up the ranks: for a rank that waits for nobody itself, or else one
+// that does not end though all came; the longest of several.
 std::optional<Wait> worst_wait(const Standings& standings) {
   std::optional<Wait> worst;
   std::tuple<bool, bool, double> most;
@@ -96,7 +96,7 @@ std::optional<Wait> worst_wait(const Standings& standings) {
   return worst;
 }
 
-// What the rank that did not come does instead.
+// Tells what the rank that did not come does instead.
 std::string explain_missing(const Standings& standings, int rank) {
   const auto missing = standings.find(rank);
   if (missing == standings.end()) {

@@ -27,15 +27,15 @@ namespace hidup {
 namespace {
 
 constexpr double kLookPeriod = 0.05;  // seconds between two looks
-constexpr double kAnswer = 1.0;  // rank 0 waits so long for the other ranks to say where they are
-constexpr double kEndPatience = 5.0;  // a rank that told rank 0 waits so long for the end
-constexpr double kAbort = 2.0;        // a group may take so long to abort
-constexpr double kStopped = 1.0;      // seconds between two looks that say that the process stood
+constexpr double kAnswer = 1.0;       // seconds that rank 0 waits for the other ranks' standings
+constexpr double kEndPatience = 5.0;  // seconds that a rank with a report waits for the end
+constexpr double kAbort = 2.0;        // seconds that a group may take to abort
+constexpr double kStopped = 1.0;      // a longer pause between two looks means a stopped process
 
-// What ranks tell each other, by the tag of the message.
+// The kinds of messages between ranks, which are their tags.
 enum Tag { kReport = 1, kQuestion = 2, kAnswers = 3, kGoOn = 4 };
 
-// The groups of this process; never destroyed, as groups may end last of all.
+// The groups of this process; never destroyed, because groups may end last of all.
 struct Groups {
   std::mutex mutex;  // held while groups are looked at
   std::vector<WatchedGroup*> all;
@@ -100,7 +100,7 @@ class Watchdog::Thread {
     }
   }
 
-  // A process that was stopped itself gives the others time to come back, too.
+  // Counts this process's return from a stop as a move, which gives the others time to return.
   void notice_moves() {
     const double now = monotonic_seconds();
     const Progress progress = heartbeat_ == nullptr ? Progress{} : heartbeat_->here().first;
@@ -112,7 +112,8 @@ class Watchdog::Thread {
     looked_ = now;
   }
 
-  // Tells rank 0 what is wrong here; ends all ranks alone where that does not help with a device.
+  // Reports this rank's problem to rank 0. Ends all ranks itself where rank 0 does not do so in
+  // time and a device collective is waiting.
   void look() {
     if (told_) {
       if (monotonic_seconds() - *told_ > kEndPatience && !is_patient(problem_)) {
@@ -141,7 +142,7 @@ class Watchdog::Thread {
       return is_late(presence) && (!presence.place.patient || standing.idle > timeout_);
     });
   }
-  // Whether only threads of the host wait.
+  // Returns true if only host threads wait.
   bool is_patient(const Standing& standing) const {
     return standing.failure.empty() && std::ranges::none_of(standing.at, [&](const Presence& at) {
              return is_late(at) && !at.place.patient;
@@ -172,7 +173,7 @@ class Watchdog::Thread {
     return standing;
   }
 
-  // last: the collective that ended last, one of a device before those of the host.
+  // last: the collective that ended last; one of a device precedes those of the host.
   void look_at(WatchedGroup& group, Standing& standing, Presence& last) const {
     Presence here{group.members(), group.place()};
     const std::string failure = standing.failure.empty() ? group.failure() : "";
@@ -208,7 +209,7 @@ class Watchdog::Thread {
     }
   }
 
-  // An answer is to the question of that number, which begins it.
+  // An answer begins with the number of its question.
   void take(Tag tag, int from, const std::string& text) {
     switch (tag) {
       case kQuestion:
@@ -228,7 +229,7 @@ class Watchdog::Thread {
     }
   }
 
-  // On rank 0.
+  // Runs on rank 0.
   void take_report(int rank, Standing report) {
     if (!report.failure.empty()) {
       end(report.failure);
@@ -245,8 +246,8 @@ class Watchdog::Thread {
     reported_.insert(rank);
   }
 
-  // On rank 0: once all said where they are, or had the time to. Those that wait in vain may tell
-  // again; until then the ranks are left alone for as long as an answer may take.
+  // Runs on rank 0, and acts once all ranks have answered or had the time to. Ranks that still wait
+  // may report again; until then rank 0 asks nothing for as long as an answer may take.
   void conclude() {
     const bool all = standings_.size() == static_cast<size_t>(size_);
     if (!asked_ || (!all && monotonic_seconds() - *asked_ < kAnswer)) {
@@ -266,8 +267,7 @@ class Watchdog::Thread {
     asked_.reset();
   }
 
-  // all: every rank has answered. One that does not may move; where it is gone, the heartbeat says
-  // so.
+  // all: every rank has answered. A silent rank may move; if it is lost, the heartbeat says so.
   bool nobody_moves(bool all) const {
     const auto device_waits = [this](const auto& standing) { return !is_patient(standing.second); };
     const auto stands = [this](const auto& standing) {
@@ -278,7 +278,7 @@ class Watchdog::Thread {
   }
 
   void send(int to, Tag tag, const std::string& text) {
-    // Not waited for: the receiver may be gone.
+    // Nothing waits for the message: the receiver may be gone.
     const std::string& kept = sent_.emplace_back(text);
     MPI_Request request = MPI_REQUEST_NULL;
     check_mpi(
@@ -287,7 +287,7 @@ class Watchdog::Thread {
     check_mpi(MPI_Request_free(&request), "the watchdog");
   }
 
-  // Frees this rank's device first, within bounds: the process is to end in any case.
+  // Frees this rank's device first, for a limited time: the process ends in any case.
   [[noreturn]] void end(const std::string& message) {
     const std::lock_guard lock(groups().mutex);  // the groups stay
     const auto done = std::make_shared<std::atomic<bool>>(false);
@@ -311,13 +311,13 @@ class Watchdog::Thread {
   int size_ = 1;
   std::mutex lost_mutex_;
   std::string lost_;
-  std::pair<int64_t, Progress> moves_;  // of this rank, as seen last
+  std::pair<int64_t, Progress> moves_;  // of this rank, at the last look
   double moved_ = monotonic_seconds();
   double looked_ = moved_;
   Standing problem_;             // of this rank
-  std::optional<double> told_;   // when this rank told of it
-  std::optional<double> asked_;  // rank 0: when it asked the others
-  int64_t question_ = 0;         // its number
+  std::optional<double> told_;   // time of this rank's report
+  std::optional<double> asked_;  // on rank 0: time of its question
+  int64_t question_ = 0;         // the question's number
   Standings standings_;
   std::set<int> reported_;
   std::deque<std::string> sent_;

@@ -1,4 +1,4 @@
-// hidup profile --absorb: a run's measured times go into a profile.
+// hidup profile --absorb: merges a run's measured times into a profile.
 #include "app/absorb.h"
 
 #include <fmt/format.h>
@@ -17,7 +17,7 @@
 namespace hidup {
 namespace {
 
-// Throws Error(usage) where cluster.profile is no file, or of other ranks than the run.
+// Throws Error(usage) if cluster.profile is no file, or belongs to other ranks than the run's.
 Profile profile_for(const TimingRecord& record, const PlanningInput& input) {
   const std::string& file = input.deck.cluster->profile;
   if (file.empty() || file == "auto") {
@@ -35,7 +35,7 @@ Profile profile_for(const TimingRecord& record, const PlanningInput& input) {
   return profile;
 }
 
-// Throws Error(usage) where the strategy is for another graph or mesh.
+// Throws Error(usage) if the strategy belongs to another graph or mesh.
 Program program_of(const TimingRecord& record, const PlanningInput& input) {
   Strategy strategy;
   try {

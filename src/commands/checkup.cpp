@@ -22,7 +22,7 @@ std::vector<int> numbers_of(const std::string& version) {
   return numbers;
 }
 
-// Findings with the same text are one, of several ranks.
+// Collects findings. Those with the same text become one, of several ranks.
 class Findings {
  public:
   explicit Findings(const std::vector<RankPlace>& places) : places_(places) {}

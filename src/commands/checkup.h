@@ -1,4 +1,4 @@
-// What hidup doctor finds wrong with where a job runs.
+// Findings of hidup doctor about the places in which a job runs.
 #pragma once
 
 #include <cstdint>
@@ -9,30 +9,30 @@
 
 namespace hidup {
 
-// Where one rank is.
+// The place of one rank.
 struct RankPlace {
   std::string host;
-  std::string device;           // Device::description(); empty where there is none
-  std::string device_obstacle;  // why there is none
+  std::string device;           // Device::description(); empty without a device
+  std::string device_obstacle;  // reason for having no device
   int64_t memory = 0;           // bytes that the rank may use
-  std::vector<int> cores;       // hardware threads that it may run on, ascending
-  int physical_cores = 0;       // that these belong to
-  int threads = 0;              // it computes with
-  std::string program;          // its version, commit and loaded libraries
+  std::vector<int> cores;       // hardware threads that it may use, ascending
+  int physical_cores = 0;       // number of cores with these threads
+  int threads = 0;              // threads with which it computes
+  std::string program;          // version, commit and loaded libraries
 
   bool operator==(const RankPlace&) const = default;
 };
 
-// A line per finding, the ranks that it is about first: "ranks 0-3 (node1): ...". Empty where all
-// looks right. `places`: by rank. `gpus`: devices are meant for one rank each.
+// Returns a line per finding, which begins with its ranks: "ranks 0-3 (node1): ...". Returns
+// nothing if all looks right. `places`: by rank. `gpus`: each rank should have a device of its own.
 std::vector<std::string> what_looks_wrong(const std::vector<RankPlace>& places,
                                           const std::vector<LibraryVersion>& libraries, bool gpus);
 
-// Ascending numbers, "0-3, 5".
+// Returns ascending numbers as text: "0-3, 5".
 std::string format_numbers(const std::vector<int>& numbers);
 
-// The distinct cores that these hardware threads belong to, as Linux has it; their number where it
-// does not tell.
+// Returns the number of distinct cores with these hardware threads according to Linux, or the
+// number of threads if Linux does not tell.
 int count_physical_cores(const std::vector<int>& cores);
 
 }  // namespace hidup

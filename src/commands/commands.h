@@ -1,4 +1,4 @@
-// What the command line asks for, and the subcommands that do it.
+// The options of the command line, and the subcommands.
 #pragma once
 
 #include <cstdint>
@@ -12,26 +12,26 @@ struct TrainOptions {
   std::string deck;
   std::string cluster;
   std::string strategy;  // a name, a file or search; empty: the checkpoint's, or search
-  std::string hints;     // of the search; empty: none
+  std::string hints;     // for the search; empty: none
   std::string resume;    // a checkpoint, or auto; empty: none
-  std::string init;      // tensors to start with: see TensorFiles; empty: none
-  std::string names;     // of these; empty: those that they have
-  std::optional<double> wall_time_s;  // the run stops before it
+  std::string init;      // initial tensors, see TensorFiles; empty: none
+  std::string names;     // their naming; empty: detected
+  std::optional<double> wall_time_s;  // the run stops before this time
   std::string out;                    // empty: out/MODEL-TIME.h5
   bool overwrite = false;
   std::vector<std::string> overrides;  // --set
   std::string dump_gradients;          // empty: none
   std::string command_line;            // as typed
-  double began = 0.0;                  // of the process, on monotonic_seconds()'s clock
+  double began = 0.0;                  // start of the process, on monotonic_seconds()'s clock
 };
 
 struct EvaluateOptions {
   std::string deck;
   std::string cluster;
   std::string resume;    // a checkpoint; empty: init
-  std::string init;      // tensors: see TensorFiles
-  std::string names;     // of these; empty: those that they have
-  std::string strategy;  // a name or a file; empty: the checkpoint's where it fits, else dp
+  std::string init;      // tensors, see TensorFiles
+  std::string names;     // their naming; empty: detected
+  std::string strategy;  // a name or a file; empty: the checkpoint's if it fits, else dp
   bool json = false;
   std::vector<std::string> overrides;
 };
@@ -50,7 +50,7 @@ struct GenerateOptions {
 struct ExportOptions {
   std::string checkpoint;
   std::string out;    // a file NAME.safetensors, or a folder
-  std::string names;  // empty: those of the model's family, where there are any
+  std::string names;  // empty: the names of the model's family, if there are any
   std::string precision = "fp32";
   bool overwrite = false;
 };
@@ -59,7 +59,7 @@ struct ProfileOptions {
   std::string deck;
   std::string cluster;
   std::string out;
-  std::string absorb;  // a timing file, whose times go into cluster.profile; empty: measure
+  std::string absorb;  // a timing file to absorb into cluster.profile; empty: measure
   bool overwrite = false;
   std::vector<std::string> overrides;
 };
@@ -71,9 +71,9 @@ struct SearchCommandOptions {
   std::optional<int64_t> ranks;
   std::string strategy_out;  // empty: none
   bool overwrite = false;
-  bool baselines = false;  // the named strategies, too
+  bool baselines = false;  // includes the named strategies
   std::string level = "default";
-  std::optional<double> time_limit_s;  // by default as the level says
+  std::optional<double> time_limit_s;  // empty: the level's
   bool json = false;
   std::vector<std::string> overrides;
 };
@@ -81,12 +81,12 @@ struct SearchCommandOptions {
 struct ExplainOptions {
   std::string deck;
   std::string cluster;
-  std::string hints;                // of the search; empty: none
+  std::string hints;                // for the search; empty: none
   std::string strategy = "search";  // a name, a file or search
   std::optional<int64_t> ranks;
   bool what_if = false;
   bool json = false;
-  std::string measured;  // a timing file, without all of the above but json; empty: none
+  std::string measured;  // a timing file; excludes all of the above but json; empty: none
   std::vector<std::string> overrides;
 };
 
@@ -98,7 +98,7 @@ struct ValidateOptions {
   std::string strategy_out;     // empty: none
   bool overwrite = false;
   std::vector<std::string> overrides;
-  bool keys = false;  // print the reference of all keys instead
+  bool keys = false;  // prints the reference of all keys instead
 };
 
 struct GraphOptions {
@@ -107,13 +107,13 @@ struct GraphOptions {
   std::vector<std::string> overrides;
 };
 
-// All return the process's exit code. Errors that they throw are this process's own;
-// train, evaluate, export, profile and doctor end all ranks by themselves.
+// Return the process's exit code. Errors that they throw are this process's own, but train,
+// evaluate, export, profile and doctor end all ranks by themselves.
 int train(const TrainOptions& options, int* argc, char*** argv);
 int evaluate(const EvaluateOptions& options, int* argc, char*** argv);
 int export_model(const ExportOptions& options, int* argc, char*** argv);
 int profile(const ProfileOptions& options, int* argc, char*** argv);
-int doctor(const TrainOptions& options, int* argc, char*** argv);  // the decks may be missing
+int doctor(const TrainOptions& options, int* argc, char*** argv);  // the decks are optional
 int absorb_run(const ProfileOptions& options);
 int generate(const GenerateOptions& options);
 int search(const SearchCommandOptions& options);

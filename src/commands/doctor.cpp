@@ -1,4 +1,4 @@
-// hidup doctor: what the program stands on, where its ranks are, and what looks wrong there.
+// hidup doctor: reports libraries, the places of ranks, and suspicious facts.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -24,7 +24,7 @@
 namespace hidup {
 namespace {
 
-// Of a library that does not tell its version: that of its file, as loaded ("libx.so.0.7.0").
+// Returns the version in the loaded file's name ("libx.so.0.7.0"), for lack of another one.
 std::string version_of_file(const std::string& name) {
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
@@ -88,7 +88,7 @@ RankPlace own_place(MpiSession& mpi, const RunCheckup& run,
   return place;
 }
 
-// Every rank's place, on rank 0.
+// Returns the places of all ranks, on rank 0.
 std::vector<RankPlace> all_places(Communicator& world, const RankPlace& mine) {
   const std::vector<std::string> hosts = gather_texts(world, mine.host);
   const std::vector<std::string> devices = gather_texts(world, mine.device);

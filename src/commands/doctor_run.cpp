@@ -32,7 +32,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Throws Error(file) where a file cannot be created there, also in folders that are not there yet.
+// Throws Error(file) if no file can be created at the path, whose folders need not exist yet.
 void check_writable(const std::string& path) {
   std::error_code error;
   fs::path folder = fs::absolute(path, error).parent_path();
@@ -48,8 +48,8 @@ void check_writable(const std::string& path) {
   }
 }
 
-// The steps of `train` up to the first that costs time. What fails is a finding, and what rests on
-// it is left out.
+// Repeats the steps of `train` up to the first that takes long. A failed step becomes a finding,
+// and the steps that depend on it are skipped.
 class Inspection {
  public:
   Inspection(const TrainOptions& options, MpiSession& mpi)
@@ -71,7 +71,7 @@ class Inspection {
   }
 
  private:
-  // Whether the collective work went well on all ranks.
+  // Returns true if the collective work succeeded on all ranks.
   bool attempt(const std::function<void()>& work) {
     std::string mine;
     bool done = true;
@@ -93,7 +93,7 @@ class Inspection {
     return done;
   }
 
-  // The same of work that each rank does for itself, and of work that rank 0 does.
+  // Do the same for work that each rank does for itself, and for work of rank 0.
   bool together(const std::function<void()>& work) {
     return attempt([&] { collectively(world_, work); });
   }
@@ -137,7 +137,7 @@ class Inspection {
     }
   }
 
-  // Where a rank has no device its place says so.
+  // Does nothing if a rank has no device, which its place reports.
   void choose_communication() {
     const DeviceOptions options = device_options(decks_.deck, mpi_);
     std::unique_ptr<Device> device;
@@ -149,7 +149,7 @@ class Inspection {
     if (std::ranges::count(all, 0) > 0) {
       return;
     }
-    take_free_memory(*device, world_);  // of which a run's communicators take some
+    take_free_memory(*device, world_);  // communicators of a run take some of it
     memory_ = std::ranges::min(all_gather_value(world_, device->memory()));
     std::string backend;
     if (together([&] { backend = choose_backend(decks_.deck, mpi_, *device); })) {
@@ -207,7 +207,7 @@ class Inspection {
     }
   }
 
-  // What can be said of the strategy and the hints without a graph.
+  // Checks the strategy and the hints as far as possible without a graph.
   void inspect_names() {
     alone([&] { check_strategy_choice(options_.strategy); });
     alone([&] {
@@ -217,7 +217,7 @@ class Inspection {
     });
   }
 
-  // On rank 0. What `train` reads to the last byte is only opened here.
+  // Runs on rank 0. Only opens files that `train` reads in full.
   void inspect_resume() {
     try {
       std::string path = options_.resume;
@@ -275,8 +275,8 @@ class Inspection {
   Decks decks_;
   bool read_ = false;
   std::optional<Mesh> mesh_;
-  std::optional<int64_t> memory_;  // the least of all ranks
-  bool with_graph_ = false;        // strategy and hints were inspected with it
+  std::optional<int64_t> memory_;  // the least of any rank
+  bool with_graph_ = false;        // strategy and hints were checked with the graph
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What `train` would find with the arguments that `doctor` got.
+// Findings for the arguments of `doctor` that `train` would meet.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 namespace hidup {
 
 struct RunCheckup {
-  Deck deck;                          // of default values where there is none, or a wrong one
-  bool has_cluster = false;           // the deck tells devices and mesh
+  Deck deck;                          // default values if the deck is missing or wrong
+  bool has_cluster = false;           // the deck describes devices and mesh
   std::vector<std::string> facts;     // lines for people; on rank 0
-  std::vector<std::string> findings;  // what looks wrong, a line each; on rank 0
+  std::vector<std::string> findings;  // suspicious facts, a line each; on rank 0
 };
 
-// Collective. Both decks may be missing. Writes nothing.
+// Collective. Checks the steps that `train` would take. Both decks are optional. Writes nothing.
 RunCheckup check_run(const TrainOptions& options, MpiSession& mpi);
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// hidup evaluate: the loss, and of images the accuracy, of a trained model on data.validation.
+// hidup evaluate: reports the loss, and for images the accuracy, of a model on data.validation.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -35,7 +35,7 @@ void check_options(const EvaluateOptions& options, const Deck& deck) {
   check_strategy_choice(options.strategy);
 }
 
-// Where the parameters are from, for people.
+// Returns the origin of the parameters, for people.
 std::string origin_of(const Inputs& inputs) {
   const std::optional<CheckpointFile>& checkpoint = inputs.files.checkpoint;
   return checkpoint ? fmt::format("{}, step {}", checkpoint->path(), checkpoint->state().step)

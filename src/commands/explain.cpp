@@ -1,4 +1,4 @@
-// hidup explain: what a strategy does, where its step's time goes, and why others lose to it.
+// hidup explain: shows a strategy, the times of its step, and reasons why other strategies lose.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
@@ -53,7 +53,7 @@ Json memory_json(const MemoryPlan& plan) {
                                            plan.optimizer_bytes - plan.activation_bytes}};
 }
 
-// Rows of the same text but for times, which are added up.
+// Rows that differ only in times, which are added up.
 struct Row {
   std::vector<std::string> texts;
   int count = 0;
@@ -198,7 +198,7 @@ class Printout {
     print_rows("messages: along which axes, and how; bytes along each", rows, true);
   }
 
-  // Of each collective of which it consists; null where all are automatic.
+  // Returns the algorithm of each part of the collective; null if all are automatic.
   static Json algorithms(const Instruction& instruction) {
     Json names;
     for (const CollectiveAlgorithm algorithm : instruction.algorithms) {
@@ -207,7 +207,7 @@ class Printout {
     return names;
   }
 
-  // Per axis, outermost first; null of what communicates nothing.
+  // Returns bytes per axis, outermost first; null for instructions that communicate nothing.
   Json bytes_along(const Instruction& instruction) const {
     Json along;
     if (!collective_of(instruction.opcode).empty()) {
@@ -219,7 +219,7 @@ class Printout {
     return along;
   }
 
-  // Null where it belongs to no operation, or makes no layout and no gradient of one input.
+  // Return null for an instruction that belongs to no operation, or to no single input of one.
   Json operation(const Instruction& instruction) const {
     return instruction.op < 0 ? Json() : Json(input_.graph.op_name(instruction.op));
   }
@@ -231,7 +231,7 @@ class Printout {
     return spec.inputs[static_cast<size_t>(instruction.input)].name;
   }
 
-  // Columns like those of /program and /timeline of a timing file; the work is that of rank 0.
+  // Returns columns like those of /program and /timeline in a timing file, for the work of rank 0.
   Json timeline() const {
     Json events = Json::array();
     for (size_t i = 0; i < step_.program.instructions.size(); ++i) {
@@ -264,7 +264,7 @@ class Printout {
   Explanation explanation_;
 };
 
-// A strategy's step, the others that it is compared with, and what searches found.
+// A strategy's step, the candidates to compare it with, and the results of searches.
 struct Explained {
   Forecast step;
   std::vector<Candidate> candidates;
@@ -272,7 +272,7 @@ struct Explained {
   std::optional<WhatIfReport> what_if;
 };
 
-// Searches only where that is the strategy, or where a what-if is wanted.
+// Searches only if the strategy is `search`, or for a what-if.
 Explained explained(const ExplainOptions& options, const PlanningInput& input,
                     const Profile& profile, const RankCosts& all_costs) {
   Explained result;

@@ -1,4 +1,4 @@
-// hidup explain --measured: where a run's prediction was wrong.
+// hidup explain --measured: compares a run with its prediction.
 #include <fmt/core.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// hidup export: a checkpoint's parameters as others read them.
+// hidup export: writes a checkpoint's parameters in formats of other programs.
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -28,7 +28,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Those that were chosen; else the first of the model's family; else our own.
+// Returns the chosen names, else the first of the model's family, else our own.
 const NameMap& names_for(const std::string& chosen, const Deck& deck) {
   if (!chosen.empty()) {
     const NameMap& map = *find_name_map(chosen);
@@ -44,7 +44,7 @@ const NameMap& names_for(const std::string& chosen, const Deck& deck) {
   return *find_name_map("hidup");
 }
 
-// A parameter on its way from the checkpoint to the file.
+// A parameter to export from the checkpoint to the file.
 struct Exported {
   size_t stored = 0;  // tensor of the checkpoint
   TheirTensor theirs;
@@ -125,7 +125,7 @@ class ExportRun {
                  [&] { bytes_of_file_.emplace(location, tensors_path(), OpenFile::For::writing); });
   }
 
-  // Those of every rank: each gets the next one that has the least to do.
+  // Returns this rank's tensors: each one in turn goes to the rank with the fewest bytes so far.
   std::vector<size_t> own_share() const {
     std::vector<int64_t> bytes(static_cast<size_t>(world_.size()));
     std::vector<size_t> own;
@@ -139,7 +139,7 @@ class ExportRun {
     return own;
   }
 
-  // A tensor at a time lies in the memory of each rank.
+  // Holds one tensor at a time in the memory of each rank.
   void write_tensors() {
     const std::vector<size_t> own = own_share();
     const size_t rounds = std::ranges::max(all_gather_value(world_, own.size()));
@@ -174,7 +174,7 @@ class ExportRun {
   DType dtype_;
   std::optional<CheckpointFile> checkpoint_;
   std::vector<Exported> parameters_;
-  std::vector<SafeTensor> tensors_;  // of parameters_, in the file
+  std::vector<SafeTensor> tensors_;  // parameters_, as stored in the file
   std::string header_;
   std::string config_;
   int64_t bytes_ = 0;

@@ -1,4 +1,4 @@
-// hidup generate: how a trained model goes on with a text.
+// hidup generate: continues a text with a trained model.
 #include <unistd.h>
 
 #include "app/planning.h"
@@ -31,7 +31,7 @@ int generate(const GenerateOptions& options) {
     results::write(all.substr(shown));
     shown = all.size();
     if (!results::flush()) {
-      break;  // nobody reads it any more
+      break;  // nobody reads the output any more
     }
   }
   if (isatty(STDOUT_FILENO) == 1) {

@@ -1,4 +1,4 @@
-// hidup graph: the operations of a model, its tensors, and every way to shard them.
+// hidup graph: prints the operations of a model, its tensors, and every rule to shard them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -33,7 +33,7 @@ std::string hash_text(const Graph& graph) {
   return fmt::format("{:016x}", graph_hash(graph));
 }
 
-// The text form, with the rules as comments behind each operation: it can be parsed again.
+// Returns the graph as text that can be parsed, with the rules as comments after each operation.
 std::string print_text(const Graph& graph) {
   std::istringstream lines(print_graph(graph));
   std::string text = fmt::format(
@@ -65,7 +65,7 @@ Json tensor_json(const Tensor& tensor) {
                {"role", kRoles.at(static_cast<size_t>(tensor.role))},
                {"dtype", name_of(tensor.dtype)},
                {"shape", tensor.shape}};
-  if (tensor.role != Tensor::Role::parameter) {  // rules are called like these; a
+  if (tensor.role != Tensor::Role::parameter) {  // rules are named after dimensions; a
     json["dims"] = tensor.dims;                  // parameter's dimensions have no names
   }
   return json;
@@ -99,7 +99,7 @@ Json operation_json(const Graph& graph, OpId id) {
           {"rules", rules}};
 }
 
-// One line per tensor and operation.
+// Prints one line per tensor and operation.
 std::string print_lines(const std::vector<Json>& list) {
   std::string text;
   for (const Json& json : list) {
@@ -126,7 +126,7 @@ std::string print_json(const Graph& graph) {
       print_lines(operations));
 }
 
-// For Graphviz: operations are boxes with their rules, parameters and inputs ellipses.
+// Returns a graph for Graphviz: boxes are operations with rules, ellipses parameters and inputs.
 std::string print_dot(const Graph& graph) {
   std::string text = fmt::format("digraph \"{}\" {{\n  node [fontname=sans];\n", graph.name());
   for (const Tensor& tensor : graph.tensors()) {

@@ -1,4 +1,4 @@
-// hidup profile: how fast these ranks compute and communicate, as a file.
+// hidup profile: measures these ranks' compute and communication rates and writes them to a file.
 #include <fmt/core.h>
 
 #include "app/inputs.h"
@@ -39,7 +39,7 @@ void print_summary(const Profile& profile, const std::string& file) {
   results::print("file         {}\n", file);
 }
 
-// On every rank; rank 0 makes way for the file.
+// Runs on every rank; rank 0 also prepares the output file.
 void check_deck(const ProfileOptions& options, const Deck& deck, bool first) {
   if (deck.cluster->emulates()) {
     fail_at(deck, "cluster.emulate",
@@ -47,7 +47,7 @@ void check_deck(const ProfileOptions& options, const Deck& deck, bool first) {
   }
   if (first) {
     Deck read = deck;
-    read.cluster->profile = "";  // is measured, not read
+    read.cluster->profile = "";  // it is measured, not read
     prepare_outputs({{"--out", options.out}}, files_read(options.deck, options.cluster, read),
                     options.overwrite);
   }

@@ -1,4 +1,4 @@
-// hidup search: the fastest strategy for a model and a cluster, without ranks or devices.
+// hidup search: finds the fastest strategy for a model and a cluster, without ranks or devices.
 #include <fmt/core.h>
 #include <sys/resource.h>
 
@@ -25,10 +25,10 @@ int64_t peak_rss_bytes() {
   return int64_t{usage.ru_maxrss} * 1024;
 }
 
-// A search that takes so many times the limit had to make its plan all the same.
+// Ratio of time to limit from which a search counts as late: it had to finish its plan.
 constexpr double kLate = 1.2;
 
-// The time limit is the process's, which has taken some of it already.
+// Subtracts the time that the process has already used from its time limit.
 SearchOptions search_options(const SearchCommandOptions& options, const PlanningInput& input,
                              const Deadline& end) {
   SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
@@ -38,12 +38,12 @@ SearchOptions search_options(const SearchCommandOptions& options, const Planning
   } else if (options.level == "thorough") {
     search.level = SearchLevel::thorough;
   }
-  constexpr double kLeast = 1e-6;  // 0 would be no limit
+  constexpr double kLeast = 1e-6;  // 0 would mean no limit
   search.time_limit_s = std::max(end.seconds_left(), kLeast);
   return search;
 }
 
-// How good the plan is, for people. `is_late`: the time limit was not kept.
+// Describes the quality of the plan for people. `is_late`: the search exceeded its time limit.
 std::string describe_gap(const SearchOutcome& found, SearchLevel level, bool is_late) {
   constexpr double kWide = 0.1, kUseless = 1.0;
   std::string text;

@@ -1,4 +1,4 @@
-// hidup train: from two decks to a trained model and its timing file.
+// hidup train: trains a model from two decks and writes a timing file.
 #include <ctime>
 #include <filesystem>
 #include <optional>
@@ -93,7 +93,7 @@ InputOptions input_options(const TrainOptions& options) {
           }};
 }
 
-// Says what a step is going to take.
+// Prints the model, the plan and the prediction of a step.
 void tell(const Inputs& inputs, const Machine& machine, const MachineCosts& known,
           const RunPlan& plan, int64_t bytes, bool has_hints) {
   const Graph& graph = inputs.graph;
@@ -129,7 +129,7 @@ Report make_report(const Inputs& inputs, const Machine& machine, const RunPlan& 
           scale};
 }
 
-// All steps that are left, unless something stops them.
+// Runs the remaining steps, unless something stops them.
 ExitCode train_on(const TrainOptions& options, const Inputs& inputs, const Machine& machine,
                   const RunPlan& plan, Execution& execution, MpiSession& mpi) {
   const Deck& deck = inputs.deck();

@@ -19,7 +19,7 @@ namespace hidup {
 
 namespace {
 
-// A line for people. Data that is elsewhere is no error: only a training needs it.
+// Returns a line about the data for people. Missing data is no error: only training needs it.
 std::string check_data(const Deck& deck) {
   std::string missing = first_missing(deck.data->path, "data.path");
   if (missing.empty()) {

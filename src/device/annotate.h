@@ -1,17 +1,17 @@
-// Names on the time line that a profiler shows of the host's threads.
+// Named ranges of host threads on a profiler's timeline.
 #pragma once
 
 #include <string>
 
 namespace hidup {
 
-// What the calling thread does between construction and destruction, which are both its own; ranges
-// of a thread nest. With CUDA: an NVTX range of the domain hidup, as Nsight Systems shows it, with
-// the GPU's work that the thread gave meanwhile. On a CPU: nothing.
+// Names the work of the calling thread between construction and destruction, both on that thread.
+// The ranges of a thread nest. With CUDA: an NVTX range of the domain hidup, which Nsight Systems
+// shows with the GPU work that the thread launched meanwhile. On a CPU: does nothing.
 class NamedRange {
  public:
   explicit NamedRange(const std::string& name);
-  // With CUDA it does something.
+  // The destructor has work to do with CUDA.
   ~NamedRange();  // NOLINT(performance-trivially-destructible)
   NamedRange(const NamedRange&) = delete;
   NamedRange& operator=(const NamedRange&) = delete;

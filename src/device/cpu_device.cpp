@@ -27,12 +27,11 @@
 namespace hidup {
 namespace {
 
-// Address space that libraries take beside the buffers in the first step, for threads, for code
-// that they generate and for their own buffers: some end the process where it is refused.
+// Address space in bytes that libraries need besides the buffers in the first step, for threads,
+// generated code and buffers of their own. Some libraries end the process where they do not get it.
 constexpr int64_t kRoomBeside = int64_t{256} << 20;
 
-// What the streams of one device share: the first failure, and one lock for all
-// events, so that a failure wakes every waiter.
+// State that a device's streams share. One lock for all events makes a failure wake every waiter.
 struct Shared {
   std::mutex mutex;
   std::condition_variable changed;
@@ -47,13 +46,13 @@ class CpuEvent final : public Event {
 
  private:
   friend class CpuStream;
-  std::atomic<int64_t> given_ = 0;    // recordings asked for
+  std::atomic<int64_t> given_ = 0;    // recordings requested
   std::atomic<int64_t> reached_ = 0;  // recordings done; changes under Shared::mutex
   double seconds_ = 0.0;
 };
 
 #ifdef _OPENMP
-// This thread's team, now rather than in the first step: nobody else takes its threads' places.
+// Starts this thread's OpenMP team now, not in the first step. Only this thread uses the team.
 void start_team() {
 #pragma omp parallel
   { [[maybe_unused]] const int member = omp_get_thread_num(); }
@@ -84,7 +83,7 @@ class CpuStream final : public Stream {
 
   void copy(void* to, const void* from, int64_t bytes) override {
     if (bytes == 0)
-      return;  // an empty region may have no address, which memcpy must not be given
+      return;  // an empty region may have a null address, which memcpy does not accept
     enqueue([=] { std::memcpy(to, from, static_cast<size_t>(bytes)); });
   }
 
@@ -179,11 +178,10 @@ class CpuStream final : public Stream {
   std::deque<std::function<void()>> tasks_;
   bool busy_ = false;
   bool closing_ = false;
-  std::thread worker_;  // last: it uses all of the above
+  std::thread worker_;  // last, because it uses all members above
 };
 
-// Pages come from mmap directly: zeroed, and touched first by the threads that use them.
-// An open file, or none; closes it.
+// Closes the open file that it holds, if any.
 class OpenFile {
  public:
   explicit OpenFile(int number = -1) : number_(number) {}
@@ -201,6 +199,7 @@ class OpenFile {
   int number_;
 };
 
+// mmap provides the pages, so they are zeroed, and the threads that use them touch them first.
 class CpuBuffer final : public Buffer {
  public:
   CpuBuffer(std::byte* data, int64_t bytes, OpenFile file,
@@ -222,7 +221,7 @@ class CpuBuffer final : public Buffer {
   std::byte* data_;
   int64_t bytes_;
   OpenFile file_;
-  std::shared_ptr<std::atomic<int64_t>> allocated_;  // by the device, which may end before
+  std::shared_ptr<std::atomic<int64_t>> allocated_;  // the device's; it may end first
 };
 
 class HostBuffer final : public Buffer {
@@ -243,7 +242,7 @@ class HostBuffer final : public Buffer {
   int64_t bytes_;
 };
 
-// As Linux has it: "AMD EPYC 9R14"; "cpu" where it has none.
+// Returns Linux's name of the processor, such as "AMD EPYC 9R14", or "cpu" if it has none.
 std::string processor_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -270,14 +269,14 @@ class CpuDevice final : public Device {
   int64_t cache() const override {
     return std::max({sysconf(_SC_LEVEL3_CACHE_SIZE), sysconf(_SC_LEVEL2_CACHE_SIZE), 0L});
   }
-  // What is free changes from moment to moment, and the system can swap.
+  // Keeps the limit: free memory changes from moment to moment, and the system can swap.
   void take_free_memory() override {}
 
   std::unique_ptr<Buffer> allocate(int64_t bytes) override {
     return allocate_in(OpenFile(), bytes);
   }
 
-  // Of a file without a name; where there can be none it is as any other.
+  // Maps a memfd; where the system provides none, allocates private memory.
   std::unique_ptr<Buffer> allocate_shared(int64_t bytes) override {
     OpenFile file(memfd_create("hidup", MFD_CLOEXEC));
     const bool made = file.number() >= 0 && bytes <= memory_ &&
@@ -292,7 +291,7 @@ class CpuDevice final : public Device {
   int64_t allocated() const override { return *allocated_; }
 
   std::unique_ptr<Stream> create_stream(const std::string& name, int threads) override {
-    // OpenMP ends the process where the system refuses a thread.
+    // Checks the limit first, because OpenMP ends the process where the system refuses a thread.
     check_threads(threads, fmt::format("the {} stream", name));
     return std::make_unique<CpuStream>(shared_, threads);
   }
@@ -301,7 +300,7 @@ class CpuDevice final : public Device {
 
   bool failed() const override { return shared_->failed; }
 
-  // To give a worker thread a task costs next to nothing.
+  // Does not record: enqueueing a task on a worker thread costs next to nothing.
   std::unique_ptr<Recording> record(std::span<Stream* const>, bool,
                                     const std::function<void()>&) override {
     return nullptr;
@@ -325,7 +324,7 @@ class CpuDevice final : public Device {
                                               allocated_);
     check_address_space(kRoomBeside,
                         fmt::format("what runs beside a plan of {}", format_bytes(*allocated_)));
-    // Large pages where the kernel has them: fewer faults in the first step.
+    // Requests huge pages, which cause fewer page faults in the first step.
     madvise(data, static_cast<size_t>(size), MADV_HUGEPAGE);
     return buffer;
   }

@@ -1,12 +1,12 @@
-// Inside the CUDA back end: every call of the CUDA runtime is checked.
+// Checks of CUDA runtime calls. For the CUDA back end only.
 #pragma once
 
 #include <cuda_runtime.h>
 
 namespace hidup {
 
-// Throws Error(internal) with the call and CUDA's text for the error: after one, nothing that the
-// device holds can be trusted. Not inline, for nvcc 13 does not understand fmt 9's formats.
+// Throws Error(internal) with the call and CUDA's text for the error: after an error nothing in
+// device memory can be trusted. Not inline, because nvcc 13 does not understand fmt 9's formats.
 [[noreturn]] void fail_cuda(cudaError_t error, const char* call);
 
 inline void check_cuda(cudaError_t error, const char* call) {

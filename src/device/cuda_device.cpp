@@ -23,7 +23,7 @@ class CudaBuffer final : public Buffer {
   CudaBuffer(int64_t bytes, std::shared_ptr<std::atomic<int64_t>> allocated)
       : memory_(bytes), allocated_(std::move(allocated)) {
     check_cuda(cudaMemset(memory_.data(), 0, static_cast<size_t>(bytes)), "cudaMemset");
-    // Neither the host nor our streams, which do not block, wait for it by themselves.
+    // Neither the host nor our non-blocking streams wait for the memset by themselves.
     check_cuda(cudaStreamSynchronize(nullptr), "cudaMemset");
     *allocated_ += bytes;
   }
@@ -35,7 +35,7 @@ class CudaBuffer final : public Buffer {
 
  private:
   DeviceMemory memory_;
-  std::shared_ptr<std::atomic<int64_t>> allocated_;  // by the device, which may end before
+  std::shared_ptr<std::atomic<int64_t>> allocated_;  // the device's; it may end first
 };
 
 class CudaHostBuffer final : public Buffer {
@@ -50,11 +50,11 @@ class CudaHostBuffer final : public Buffer {
   PinnedMemory memory_;
 };
 
-// The PCI id; empty where it cannot be had.
+// Returns the PCI id of the device, or "" if CUDA does not give it.
 std::string place_of(int device) {
   char id[32] = "";
   if (cudaDeviceGetPCIBusId(id, sizeof(id), device) != cudaSuccess) {
-    cudaGetLastError();  // not to be met again by a later call
+    cudaGetLastError();  // clears the error for later calls
     return "";
   }
   return id;
@@ -71,8 +71,8 @@ MemoryInfo memory_info() {
   return {static_cast<int64_t>(free), static_cast<int64_t>(total)};
 }
 
-// Of a rank's part of the free memory: for kernels that are loaded when they first run, graphs, and
-// buffers that NCCL makes for the first message of a kind.
+// Returns the bytes of a rank's share of free memory that stay unused, for kernels that are loaded
+// at their first launch, for graphs, and for NCCL's buffers for the first message of a kind.
 int64_t reserve(int64_t share) {
   constexpr int64_t kMost = int64_t{1} << 30;
   return std::min(share / 32, kMost);
@@ -119,7 +119,7 @@ class CudaDevice final : public Device {
   void take_free_memory() override {
     if (!is_given_) {
       const int64_t share = memory_info().free / sharing_;
-      memory_ = std::max(share - reserve(share), kAlignment);  // 0 would be no limit
+      memory_ = std::max(share - reserve(share), kAlignment);  // 0 would mean no limit
       which_ = " free for this rank";
     }
   }
@@ -144,7 +144,7 @@ class CudaDevice final : public Device {
 
   int64_t allocated() const override { return *allocated_; }
 
-  // Communication first: its few blocks should not wait until a large product has passed.
+  // Gives communication priority: its few thread blocks should not wait until a large product ends.
   std::unique_ptr<Stream> create_stream(const std::string& name, int) override {
     int least = 0;
     int greatest = 0;
@@ -164,15 +164,15 @@ class CudaDevice final : public Device {
  private:
   int device_ = 0;
   int sharing_;
-  bool is_given_;  // by the options: the memory
+  bool is_given_;  // the options set the memory
   int64_t memory_ = 0;
-  const char* which_ = "";  // memory that is, for people
+  const char* which_ = "";  // completes messages about the memory
   std::shared_ptr<std::atomic<int64_t>> allocated_ = std::make_shared<std::atomic<int64_t>>(0);
   std::shared_ptr<HostFailure> failure_ = std::make_shared<HostFailure>();
   std::shared_ptr<CudaClock> clock_;
 };
 
-// CUDA's number 12040 is 12.4.
+// Returns the text of CUDA's version number: "12.4" for 12040.
 std::string version_text(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
@@ -180,7 +180,7 @@ std::string version_text(int number) {
 }  // namespace
 
 void fail_cuda(cudaError_t error, const char* call) {
-  cudaGetLastError();  // not to be met again by a later call
+  cudaGetLastError();  // clears the error for later calls
   fail(ExitCode::internal, "{} failed: {} ({})", call, cudaGetErrorString(error),
        cudaGetErrorName(error));
 }
@@ -196,7 +196,7 @@ std::unique_ptr<Device> make_device(const DeviceOptions& options) {
 std::string device_place(const DeviceOptions& options) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count == 0) {
-    cudaGetLastError();  // make_device() says it
+    cudaGetLastError();  // make_device() reports this error
     return "";
   }
   return place_of(options.local_rank % count);
@@ -212,7 +212,7 @@ std::vector<LibraryVersion> device_libraries() {
   check_cuda(cudaRuntimeGetVersion(&runtime), "cudaRuntimeGetVersion");
   check_cuda(cudaDriverGetVersion(&driver), "cudaDriverGetVersion");
   return {{"CUDA runtime", version_text(CUDART_VERSION), version_text(runtime)},
-          // The oldest driver that may do: minor versions of CUDA are compatible.
+          // The oldest driver that may work: minor versions of CUDA are compatible.
           {"CUDA driver", version_text(CUDART_VERSION / 1000 * 1000),
            driver == 0 ? "" : version_text(driver)}};
 }

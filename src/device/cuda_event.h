@@ -1,4 +1,4 @@
-// Inside the CUDA back end: events, and the clock that their times are on.
+// Events and the clock of their times. For the CUDA back end only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@
 
 namespace hidup {
 
-// A CUDA event that owns its handle.
+// Owns the handle of a CUDA event.
 class EventHandle {
  public:
   explicit EventHandle(unsigned flags = cudaEventDefault) {
@@ -29,7 +29,7 @@ class EventHandle {
 };
 
 // Relates CUDA's time, known only as the milliseconds between two events, to monotonic_seconds().
-// They come in single precision, so the event that times are measured from is renewed.
+// CUDA gives them in single precision, so renew() replaces the event from which times are measured.
 class CudaClock {
  public:
   CudaClock() {
@@ -48,7 +48,7 @@ class CudaClock {
   }
 
   void renew() {
-    constexpr double kOld = 1.0;  // seconds, of which single precision resolves 60 ns
+    constexpr double kOld = 1.0;  // seconds; single precision resolves 60 ns of them
     const std::lock_guard lock(mutex_);
     if (monotonic_seconds() - base_seconds_ < kOld) {
       return;
@@ -77,8 +77,8 @@ class CudaClock {
   double base_seconds_ = 0.0;
 };
 
-// In a graph an event that orders streams is an edge and has no time, and one that has a time is a
-// node and orders nobody. So a captured event is two.
+// In a CUDA graph an event that orders streams is an edge and has no time, and an event with a time
+// is a node and orders no streams. So a captured event uses two handles.
 class CudaEvent final : public Event {
  public:
   CudaEvent(std::shared_ptr<CudaClock> clock, int device)
@@ -86,7 +86,7 @@ class CudaEvent final : public Event {
 
   double seconds() const override { return clock_->seconds_of(time_.get()); }
   bool reached() const override {
-    cudaSetDevice(device_);  // any thread asks; one that never did would wake device 0 for it
+    cudaSetDevice(device_);  // a thread without a current device would initialize device 0
     return cudaEventQuery(time_.get()) == cudaSuccess;
   }
 
@@ -100,7 +100,7 @@ class CudaEvent final : public Event {
     check_cuda(cudaStreamWaitEvent(stream, time_.get(), 0), "cudaStreamWaitEvent");
   }
 
-  // The same in a stream that is captured. timed: every launch of the graph renews the time.
+  // Does the same in a stream that is captured. timed: every launch of the graph renews the time.
   void record_captured(cudaStream_t stream, bool timed) {
     if (order_ == nullptr) {
       order_ = std::make_unique<EventHandle>(cudaEventDisableTiming);
@@ -120,7 +120,7 @@ class CudaEvent final : public Event {
   std::shared_ptr<CudaClock> clock_;
   int device_;
   EventHandle time_;
-  std::unique_ptr<EventHandle> order_;  // from the first capture on
+  std::unique_ptr<EventHandle> order_;  // null before the first capture
 };
 
 }  // namespace hidup

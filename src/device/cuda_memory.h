@@ -1,4 +1,4 @@
-// Inside the CUDA back end: memory of the device, and memory of the host that is pinned.
+// Device memory and pinned host memory. For the CUDA back end only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,7 +20,7 @@ class Memory {
   explicit Memory(int64_t bytes) : bytes_(bytes) {
     const cudaError_t error = kAllocate(&data_, static_cast<size_t>(bytes));
     if (error == cudaErrorMemoryAllocation) {
-      cudaGetLastError();  // not to be met again by a later call
+      cudaGetLastError();  // clears the error for later calls
       fail(ExitCode::out_of_memory, "CUDA has no {} more", format_bytes(bytes));
     }
     check_cuda(error, "an allocation");
@@ -38,8 +38,8 @@ class Memory {
 using DeviceMemory = Memory<cudaMalloc, cudaFree>;
 using PinnedMemory = Memory<cudaMallocHost, cudaFreeHost>;
 
-// Memory for what passes in the order of one stream. Where more is needed, a larger piece takes its
-// place; work given before may still use the old ones, which stay: no host waits here.
+// Memory for data that is used in the order of one stream. A larger request allocates a larger
+// piece. The old pieces stay: earlier work may still use them, and the host must not wait.
 template <typename Piece>
 class Scratch {
  public:
@@ -52,7 +52,7 @@ class Scratch {
   }
 
  private:
-  std::vector<std::unique_ptr<Piece>> pieces_;  // the last is in use
+  std::vector<std::unique_ptr<Piece>> pieces_;  // the last one is in use
 };
 
 }  // namespace hidup

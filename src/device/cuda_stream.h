@@ -1,4 +1,4 @@
-// Inside the CUDA back end: what kernels need of a stream.
+// The interface of streams for kernels. For the CUDA back end only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,8 +12,8 @@ namespace hidup {
 class CudaStream : public Stream {
  public:
   virtual cudaStream_t handle() const = 0;
-  // Memory of the device for what work of this stream leaves to the work given right after it,
-  // aligned to kAlignment; whoever calls next gets the same. Its contents are undefined.
+  // Returns device memory, aligned to kAlignment, in which work of this stream leaves data for the
+  // work enqueued next. Later calls may return the same memory. Its contents are undefined.
   virtual void* scratch(int64_t bytes) = 0;
 };
 

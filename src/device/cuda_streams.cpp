@@ -12,7 +12,7 @@
 namespace hidup {
 namespace {
 
-// What a stream runs on the host.
+// A function that a stream runs on the host.
 struct HostTask {
   std::shared_ptr<HostFailure> failure;
   std::function<void()> run;
@@ -51,7 +51,7 @@ class CudaStreamOfDevice final : public CudaStream {
                "cudaStreamCreateWithPriority");
   }
   ~CudaStreamOfDevice() override {
-    cudaStreamSynchronize(stream_);  // its memory is freed next
+    cudaStreamSynchronize(stream_);  // before its memory is freed
     cudaStreamDestroy(stream_);
   }
   CudaStreamOfDevice(const CudaStreamOfDevice&) = delete;
@@ -73,7 +73,7 @@ class CudaStreamOfDevice final : public CudaStream {
     if (captured()) {
       recorded_->push_back(std::move(host_task));
     } else {
-      static_cast<void>(host_task.release());  // run_host_task_once owns it now
+      static_cast<void>(host_task.release());  // run_host_task_once() owns it now
     }
   }
 
@@ -110,8 +110,8 @@ class CudaStreamOfDevice final : public CudaStream {
     after_waiting();
   }
 
-  // Host tasks of the recording that captures this stream, null where none does; whether events get
-  // times in it.
+  // Sets the host tasks of the recording that captures this stream, or null where there is none,
+  // and whether its events get times.
   void set_recorded(HostTasks* recorded, bool timed) {
     recorded_ = recorded;
     timed_ = timed;
@@ -139,12 +139,12 @@ class CudaStreamOfDevice final : public CudaStream {
 
 using Streams = std::vector<CudaStreamOfDevice*>;
 
-// From construction to end() the streams are captured: the first one, and with it the others.
+// Captures the streams from construction to end(): the first one, and through it the others.
 class Capture {
  public:
   Capture(Streams streams, HostTasks& tasks, bool timed) : streams_(std::move(streams)) {
-    // Threads that ask how far events are do not disturb it; what this one may not do, such as to
-    // allocate, is an error.
+    // In this mode other threads may query events, while calls that a capture forbids, such as
+    // allocations, are errors on this thread only.
     check_cuda(cudaStreamBeginCapture(first(), cudaStreamCaptureModeThreadLocal),
                "cudaStreamBeginCapture");
     for (CudaStreamOfDevice* stream : streams_) {
@@ -152,7 +152,7 @@ class Capture {
     }
   }
   ~Capture() {
-    if (first() != nullptr) {  // after an error, which the caller is told of
+    if (first() != nullptr) {  // after an error, which is already on its way to the caller
       stop();
       cudaGetLastError();
     }
@@ -190,7 +190,7 @@ class Capture {
     return cudaStreamEndCapture(stream, &graph_);
   }
 
-  Streams streams_;  // none after the end
+  Streams streams_;  // empty after end()
   EventHandle mark_ = EventHandle(cudaEventDisableTiming);
   cudaGraph_t graph_ = nullptr;
 };
@@ -203,13 +203,13 @@ class CudaRecording final : public Recording {
     capture.fork();
     issue();
     capture.join();
-    // Kernels keep the priority of the stream that they were given to.
+    // Makes kernels keep the priority of the stream on which they were launched.
     check_cuda(
         cudaGraphInstantiate(&graph_, capture.end(), cudaGraphInstantiateFlagUseNodePriority),
         "cudaGraphInstantiate");
   }
   ~CudaRecording() override {
-    cudaStreamSynchronize(stream_);  // its host tasks are freed next
+    cudaStreamSynchronize(stream_);  // before its host tasks are freed
     cudaGraphExecDestroy(graph_);
   }
   CudaRecording(const CudaRecording&) = delete;

@@ -1,4 +1,4 @@
-// Inside the CUDA back end: its streams, and recordings of what they are given as CUDA graphs.
+// CUDA streams, and recordings of their work as CUDA graphs. For the CUDA back end only.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace hidup {
 
-// The first failure of a host task, shared by the streams of one device.
+// Holds the first failure of a host task; the streams of one device share it.
 struct HostFailure {
   std::mutex mutex;
   std::exception_ptr failure;
@@ -23,7 +23,7 @@ struct HostFailure {
 std::unique_ptr<Stream> make_cuda_stream(int priority, std::shared_ptr<HostFailure> failure,
                                          std::shared_ptr<CudaClock> clock);
 
-// See Device::record(). All events that `issue` uses are CudaEvents.
+// Implements Device::record(). All events that `issue` uses are CudaEvents.
 std::unique_ptr<Recording> record_cuda_streams(std::span<Stream* const> streams, bool timed,
                                                const std::function<void()>& issue);
 

@@ -1,4 +1,4 @@
-// What ranks hold in parts, put together.
+// Values in global shape, assembled from the parts of all ranks.
 #pragma once
 
 #include <span>
@@ -10,20 +10,20 @@
 
 namespace hidup {
 
-// Collective: the whole of a value (f32, global shape, row-major) on rank 0, from every rank's
-// part; empty on the others. Partial sums are not added.
+// Collective. Returns the whole value (f32, global shape, row-major) on rank 0, from every rank's
+// part, and an empty vector on the other ranks. Does not add partial sums.
 std::vector<float> assemble(Communicator& world, const Program& program, ValueId value,
                             const std::vector<float>& mine);
 
-// A router's own losses in a step, without their weights: of its sums over the whole batch, f32
-// [3, experts] (kernels/router_losses.h).
+// A router's unweighted losses in a step, from its sums over the whole batch, f32 [3, experts]
+// (kernels/router_losses.h).
 struct RouterLosses {
   double balance = 0.0;
   double z = 0.0;
 };
 RouterLosses router_losses(std::span<const float> sums, const RouterLossAttributes& attributes);
 
-// What the timing file says about the program's experts.
+// Returns the timing file's description of the program's experts.
 ExpertLayers expert_layers(const Program& program);
 
 }  // namespace hidup

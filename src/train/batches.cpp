@@ -10,7 +10,7 @@ namespace hidup {
 namespace {
 
 // Four rounds make a good cipher of a large domain (Luby and Rackoff 1988); a domain of a few
-// windows needs more to come near all its orders.
+// windows needs more rounds to reach nearly all permutations.
 constexpr uint64_t kRounds = 8;
 
 class TokenBatches : public Batches {
@@ -32,7 +32,7 @@ class TokenBatches : public Batches {
   }
 
  private:
-  // The sequence + 1 tokens of a sample.
+  // Reads the sequence + 1 tokens of a sample.
   virtual void read_sample(int64_t sample, int32_t* out) const = 0;
 };
 

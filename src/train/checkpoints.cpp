@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-// Seconds that this many bytes would take, from a part of them.
+// Returns the estimated seconds to write so many bytes, from a trial with a part of them.
 double try_writing(const std::string& folder, int64_t bytes) {
   constexpr int64_t kTrial = int64_t{32} << 20;
   const int64_t tried = std::min(bytes, kTrial);
@@ -83,7 +83,7 @@ double Checkpoints::expected_seconds() {
   if (writer_ && writer_->last_seconds() > 0.0) {
     const double seconds = writer_->last_seconds();
     const bool writing = monotonic_seconds() - saved_at_ < seconds;
-    return writing ? 2.0 * seconds : seconds;  // one would wait for the other
+    return writing ? 2.0 * seconds : seconds;  // the new one waits for the other
   }
   if (!trial_s_) {
     int64_t bytes = 0;

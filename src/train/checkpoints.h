@@ -1,4 +1,4 @@
-// The checkpoints of a run: when they are due, and what is in them.
+// The checkpoints of a run: their times and their contents.
 #pragma once
 
 #include <optional>
@@ -17,40 +17,39 @@ namespace hidup {
 
 struct CheckpointDeck;
 
-// Whether the deck asks for any, and so for one at the run's end.
+// Returns true if the deck asks for checkpoints, which includes one at the run's end.
 bool asks_for_checkpoints(const Deck& deck);
 
-// Where they are written, for whom.
+// The folder, name and companions of a run's checkpoints.
 struct CheckpointPlace {
   std::string folder;
   std::string run;                // run_name()
   FolderLock* lock = nullptr;     // on rank 0; null: none
-  TimingFile* timings = nullptr;  // on rank 0: has the rows of all steps that a checkpoint has
+  TimingFile* timings = nullptr;  // on rank 0: has rows for all steps of a checkpoint
 };
 
 class Checkpoints {
  public:
-  // `fixed`: the state without what changes from step to step.
-  // Collective where the deck asks for checkpoints: finds out then, rather than after hours, that
-  // they cannot be written.
+  // `fixed`: the state that does not change from step to step. Collective where the deck asks for
+  // checkpoints: fails at once, rather than after hours, if they cannot be written.
   Checkpoints(const Deck& deck, CheckpointPlace place, TrainingState fixed, Executor& executor,
               Communicator& world);
 
   const std::string& folder() const { return place_.folder; }
-  // Whether the deck asks for any, and so for one at the run's end.
+  // Returns true if the deck asks for checkpoints, which includes one at the run's end.
   bool wanted() const { return wanted_; }
-  // By the number of steps, and (each rank for itself) by time.
+  // Return true if a checkpoint is due, by the number of steps or (each rank for itself) by time.
   bool is_due(int64_t step) const;
   bool is_due_by_time() const;
-  // How long one would take now: as long as the last, or as a trial says. On rank 0.
+  // Returns the seconds that a checkpoint would take, from the last one or a trial. On rank 0.
   double expected_seconds();
 
-  // Collective, after a step: starts writing, unless the step was written already. The file takes
-  // its name when the step's row is in the timing file: so the caller appends it next.
+  // Collective, after a step: starts to write a checkpoint, unless this step has one. The file gets
+  // its final name once the step's row is in the timing file, so the caller appends the row next.
   void save(int64_t step, const kernels::StepState& state);
-  // Collective: until the last one is written. Throws CollectiveError(file) where that failed.
+  // Collective. Waits for the last checkpoint. Throws CollectiveError(file) if writing it failed.
   void finish();
-  // Of this run, on rank 0 while nothing is written; empty before the first.
+  // Returns this run's last file, on rank 0 while nothing is written; empty before the first.
   std::string last_file() const { return writer_ ? writer_->last_file() : ""; }
 
  private:
@@ -63,7 +62,7 @@ class Checkpoints {
   Executor& executor_;
   Communicator& world_;
   KeptValues kept_;
-  std::optional<CheckpointWriter> writer_;  // from the first one on
+  std::optional<CheckpointWriter> writer_;  // from the first checkpoint on
   std::optional<double> trial_s_;
   double saved_at_;
   int64_t saved_step_;

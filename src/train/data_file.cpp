@@ -16,7 +16,7 @@
 
 namespace hidup {
 
-// O_NONBLOCK so that a pipe is refused instead of waited for.
+// Uses O_NONBLOCK to refuse a pipe instead of waiting for it.
 DataFile::DataFile(std::string path, std::string key)
     : path_(std::move(path)),
       key_(std::move(key)),
@@ -68,7 +68,7 @@ void DataFile::fail_to_read(int error) const {
 
 namespace {
 
-// A file of the corpus takes a descriptor each: as many as the system lets a process have.
+// Raises the limit of open files to the allowed maximum: every file of the corpus stays open.
 void allow_many_files() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < limit.rlim_max) {
@@ -77,9 +77,9 @@ void allow_many_files() {
   }
 }
 
-// Eight bytes per step, for corpora of many gigabytes; every step is a bijection of `hash`, so
-// files that differ in one place never get the same hash. With the size, so that it matters
-// where one file ends and the next begins.
+// Hashes eight bytes per step, for corpora of many gigabytes. Every step is a bijection of `hash`,
+// so files that differ in one place never get the same hash. Includes the size, so that the
+// boundaries between files matter.
 uint64_t hash_of_content(const DataFile& file, uint64_t hash) {
   hash ^= static_cast<uint64_t>(file.bytes());
   file.scan([&hash](std::string_view content) {
@@ -89,7 +89,7 @@ uint64_t hash_of_content(const DataFile& file, uint64_t hash) {
       hash = std::rotl(hash ^ word, 29) * 0x9E3779B97F4A7C15ULL;
       content.remove_prefix(sizeof(word));
     }
-    hash = hash_of(content, hash);  // of the last block: the others are whole words
+    hash = hash_of(content, hash);  // of the last block: the other blocks are whole words
   });
   return hash;
 }

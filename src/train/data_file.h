@@ -1,4 +1,4 @@
-// Files of data: found by patterns, opened for the whole run, and named by a hash of their content.
+// Data files: found by patterns, open for the whole run, and identified by a hash of their content.
 #pragma once
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace hidup {
 struct CorpusFile {
   std::string path;
   int64_t bytes = 0;
-  uint64_t hash = 0;  // of its content and that of the files before it
+  uint64_t hash = 0;  // of the contents of this file and those before it
 };
 
 // A regular file that stays open.
 class DataFile {
  public:
-  // `key`: of the deck, for messages. Throws Error(file) with path and cause.
+  // `key`: the deck's key, for messages. Throws Error(file) with path and cause.
   DataFile(std::string path, std::string key);
   DataFile(const DataFile&) = delete;
   DataFile& operator=(const DataFile&) = delete;
@@ -27,12 +27,12 @@ class DataFile {
 
   const std::string& path() const { return path_; }
   const std::string& key() const { return key_; }
-  int64_t bytes() const { return bytes_; }  // as it was opened
+  int64_t bytes() const { return bytes_; }  // at opening
 
-  // Bytes at .. at + count - 1. Throws Error(file), also where the file was cut short.
+  // Reads bytes at .. at + count - 1. Throws Error(file), also if the file was cut short.
   void read(int64_t at, void* to, int64_t count) const;
 
-  // take(block) for the whole content, block by block, all but the last of kBlock bytes.
+  // Calls take(block) for the content in order. All blocks but the last have kBlock bytes.
   template <typename Take>
   void scan(const Take& take) const {
     std::string block;
@@ -55,20 +55,19 @@ class DataFile {
   int64_t bytes_ = 0;
 };
 
-// The path itself, or of a glob(3) pattern the files that it matches, in byte order, whatever the
-// locale; none where there are none. Throws Error(file) where it cannot look. `key`: of the deck,
-// for messages.
+// Returns the path itself, or the files that a glob(3) pattern matches, in byte order whatever the
+// locale; nothing if there are none. Throws Error(file) if the search fails. `key`: for messages.
 std::vector<std::string> matching_paths(const std::string& pattern, const std::string& key);
 
-// The first of the patterns for which there is no file; empty where each has one.
+// Returns the first pattern without a file, or "" if each has one.
 std::string first_missing(const std::vector<std::string>& patterns, const std::string& key);
 
-// The files that `patterns` name, in the order of the patterns, as matching_paths() has them.
+// Returns the files that matching_paths() gives for `patterns`, in the order of the patterns.
 // Throws Error(file) for a pattern without matches.
 std::vector<std::string> expand_paths(const std::vector<std::string>& patterns,
                                       const std::string& key = "data.path");
 
-// Opens them all, and appends what they are to `files`.
+// Opens all files and appends their descriptions to `files`.
 std::vector<std::shared_ptr<const DataFile>> open_data_files(
     const std::vector<std::string>& patterns, const std::string& key,
     std::vector<CorpusFile>& files);

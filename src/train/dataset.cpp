@@ -19,7 +19,7 @@
 namespace hidup {
 namespace {
 
-// Does the work; its errors get the place of that key.
+// Runs `work` and adds the place of that key to its errors.
 template <typename Work>
 auto at_key(const Deck& deck, std::string_view key, const Work& work) {
   try {
@@ -42,7 +42,7 @@ std::shared_ptr<const Corpus> open_corpus(const Deck& deck, std::string_view key
   });
 }
 
-// Of `all` windows (or images), which `what` names, the last ones for validation.
+// Returns the last windows (or images, as `what` says) of `all` for validation.
 WindowRange validation_part(double fraction, int64_t all, const std::string& what) {
   const int64_t count = std::llround(fraction * static_cast<double>(all));
   if (count == 0 || count == all) {
@@ -61,7 +61,7 @@ std::string describe(const CorpusSummary& summary) {
 
 Dataset synthetic_data(const Deck& deck) {
   Dataset data;
-  data.vocab = deck.model->vocab.value();  // the deck's checks ask for it
+  data.vocab = deck.model->vocab.value();  // the deck's checks require it
   data.batches = synthetic_batches(data.vocab, deck.model->sequence, deck.train->seed);
   data.description = fmt::format("synthetic tokens below {}", format_count(data.vocab));
   return data;
@@ -179,7 +179,7 @@ uint64_t Dataset::hash() const {
 
 namespace {
 
-// A line per file, for rank 0 to compare.
+// Returns a line per file, for rank 0 to compare.
 std::string print_files(const std::vector<CorpusFile>& files) {
   std::string text;
   for (const CorpusFile& file : files) {
@@ -188,7 +188,7 @@ std::string print_files(const std::vector<CorpusFile>& files) {
   return text;
 }
 
-// The first file that another rank has otherwise than rank 0: "FILE, N bytes, but ... on rank 0".
+// Returns the first file that differs from rank 0's: "FILE, N bytes, but ... on rank 0".
 std::string first_difference(const std::string& other, const std::string& mine) {
   std::istringstream others(other);
   std::istringstream own(mine);

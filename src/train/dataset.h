@@ -1,4 +1,4 @@
-// From the data section of the deck to samples.
+// Datasets from the data section of the deck.
 #pragma once
 
 #include <memory>
@@ -12,35 +12,36 @@
 
 namespace hidup {
 
-// The data of a run, opened.
+// The open data of a run.
 struct Dataset {
   std::unique_ptr<Batches> batches;
-  std::unique_ptr<Batches> validation;  // in the order of the files; null: there is none
-  int64_t validation_sequences = 0;     // its samples: 0 .. validation_sequences - 1
-  // Of the model: the deck's number, or what the data needs. Of images: their classes.
+  std::unique_ptr<Batches> validation;  // in file order; null: no validation
+  int64_t validation_sequences = 0;     // validation has samples 0 .. validation_sequences - 1
+  // The model's vocabulary: the deck's number, or the data's; for images, the number of classes.
   int64_t vocab = 0;
   std::vector<std::string> vocabulary;  // by number; empty unless tokens are words
-  double unigram_entropy = -1.0;        // nats per token; negative where there is none (synthetic)
-  std::vector<CorpusFile> files;  // those of the validation last; none where data is synthetic
-  std::string description;        // a line for people
+  double unigram_entropy = -1.0;        // nats per token; negative if unknown (synthetic)
+  std::vector<CorpusFile> files;        // files of the validation last; none for synthetic data
+  std::string description;              // a line for people
 
-  // Of all that the files hold; 0 where there are none.
+  // Returns the hash of the content of all files; 0 where there are none.
   uint64_t hash() const;
 };
-// Where tokens are words and `vocabulary` is not empty, they are numbered by it, and others are
-// refused. Otherwise those of the validation's files go on where those of the data end. Throws
-// Error(file) or Error(usage) as Corpus and windows() do, and where a part of the data for
-// validation leaves no window on one side, with the key's place.
+// Opens the data of the deck. If tokens are words and `vocabulary` is not empty, it numbers the
+// words and other words are refused. Otherwise the validation files continue the numbering of the
+// data's words. Throws Error(file) or Error(usage) as Corpus and windows() do. Throws
+// Error(usage) with the key's place if validation takes a part of the data and leaves no window on
+// one side.
 Dataset open_data(const Deck& deck, const std::vector<std::string>& vocabulary = {});
 
-// Dataset::vocab where the deck says it without its data: a number in model.vocab, bytes, images.
-// Nothing where model.vocab is auto and only files say what it is.
+// Returns Dataset::vocab if the deck tells it without its data: a number in model.vocab, bytes,
+// images. Returns nothing if model.vocab is auto and only files tell.
 std::optional<int64_t> vocab_of(const Deck& deck);
 
-// The same on all ranks, which open it together.
+// Collective. Opens the data on all ranks, which get equal datasets.
 Dataset load_data(const Deck& deck, Communicator& world,
                   const std::vector<std::string>& vocabulary = {});
-// Throws CollectiveError(file) naming a rank and a file where ranks read different data.
+// Throws CollectiveError(file) with a rank and a file if ranks read different data.
 void check_same_data(Communicator& world, const Dataset& data);
 
 }  // namespace hidup

@@ -44,7 +44,7 @@ MeanLoss Evaluator::run() {
     loss += static_cast<double>(sums[0]);
     right += static_cast<double>(sums[1]);
   }
-  // The program's are means over a whole batch, wherever there are no targets.
+  // The program's results are means over a whole batch, including samples without targets.
   const double batches = static_cast<double>(sequences_) / static_cast<double>(size);
   return {.loss = loss / batches,
           .accuracy = right / batches,

@@ -13,7 +13,7 @@ namespace {
 
 constexpr auto kRecordBytes = static_cast<int64_t>(sizeof(ImageRecord));
 
-// The number of images.
+// Returns the number of images.
 int64_t check_image_file(const DataFile& file) {
   const int64_t count = file.bytes() / kRecordBytes;
   if (file.bytes() % kRecordBytes != 0) {
@@ -53,13 +53,13 @@ class ImageFiles final : public ImageSet {
 
  private:
   std::vector<std::shared_ptr<const DataFile>> files_;
-  std::vector<int64_t> ends_;  // images of the files up to each
+  std::vector<int64_t> ends_;  // number of images up to the end of each file
 };
 
-// The patch of a pixel of a channel, and its place in the patch.
+// The patch of a channel's pixel, and the pixel's place in the patch.
 struct PatchPlace {
   int64_t patch;
-  int64_t pixel;  // of those of a channel
+  int64_t pixel;  // index among the channel's pixels of the patch
 };
 PatchPlace patch_place(int64_t pixel) {
   const int64_t row = pixel / kImageSide;

@@ -13,7 +13,7 @@
 namespace hidup {
 namespace {
 
-// The part of samples that are `whole`, [part.extent[0], ..]; `part` is that of the step's batch.
+// Returns a part of the samples `whole`, [part.extent[0], ..]; `part` refers to the step's batch.
 template <typename T>
 std::vector<T> cut_out(const std::vector<T>& whole, Region part) {
   std::vector<T> found;
@@ -40,7 +40,7 @@ std::vector<std::byte> rounded(const std::vector<float>& values, DType dtype) {
 
 void fill_inputs(const Program& program, int64_t rank, const Batches& batches, int64_t first,
                  StepInputs& inputs, int64_t end) {
-  std::map<std::pair<int64_t, int64_t>, Samples> known;  // by their first one and their number
+  std::map<std::pair<int64_t, int64_t>, Samples> known;  // by first sample and count
   const auto samples_of = [&](const Region& part) -> const Samples& {
     const auto [at, added] = known.try_emplace({part.start[0], part.extent[0]});
     if (added) {

@@ -1,4 +1,4 @@
-// A step is started with these: its part of the data, and an order.
+// Inputs of a step: its part of the data, and an execution order.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace hidup {
 
-// The rank's parts of the tokens, targets and images of a step whose first sample is `first`.
-// Samples from `end` on have no targets (-1, see kernels/cross_entropy.h).
+// Fills in the rank's parts of the tokens, targets and images of a step whose first sample is
+// `first`. Samples from `end` on have no targets (-1, see kernels/cross_entropy.h).
 void fill_inputs(const Program& program, int64_t rank, const Batches& batches, int64_t first,
                  StepInputs& inputs, int64_t end = std::numeric_limits<int64_t>::max());
 
-// How its instructions follow each other, where their times are wanted and where not.
+// Returns the order of a step's instructions. `timed`: the step's times are recorded.
 Executor::Order execution_order(const Deck& deck, bool timed = true);
 
 }  // namespace hidup

@@ -24,7 +24,7 @@ bool is_kept(const Value& value) {
 
 constexpr std::string_view kParameters = "parameters/";
 
-// Of a parameter "parameters/NAME", else "optimizer/NAME.m" and so on, as the value is called.
+// Returns "parameters/NAME" for a parameter, else "optimizer/NAME.m" and so on.
 std::string tensor_name(const Value& value) {
   const bool parameter = value.role == Value::Role::parameter;
   return (parameter ? std::string(kParameters) : "optimizer/") + value.name;
@@ -43,7 +43,7 @@ TensorIndex index_of(const CheckpointFile& checkpoint) {
   return index;
 }
 
-// Throws where the tensor cannot be the one that the model has there.
+// Throws if the tensor does not fit the model's shape or is not of a floating type.
 void check_tensor(const CheckpointFile& checkpoint, const StoredTensor& tensor,
                   const Shape& shape) {
   if (tensor.shape != shape || tensor.dtype == DType::i32) {
@@ -52,8 +52,8 @@ void check_tensor(const CheckpointFile& checkpoint, const StoredTensor& tensor,
   }
 }
 
-// The tensor from which the value is made: the one of its name and type, else for a parameter or
-// its master the one that is more exact.
+// Returns the tensor from which to make the value: one of its name and type, else, for a parameter
+// or its master, the more exact of the two.
 size_t source_of(const Program& program, const Value& value, const CheckpointFile& checkpoint,
                  const TensorIndex& index) {
   const bool parameter = value.role == Value::Role::parameter;
@@ -80,7 +80,7 @@ size_t source_of(const Program& program, const Value& value, const CheckpointFil
   fail(ExitCode::file, "{}: has no {}", checkpoint.path(), names[0]);
 }
 
-// What a run may change; anything else of the model makes it another one.
+// Returns true if a resumed run may change the key. Other model keys make it another model.
 bool may_change(std::string_view key) {
   return !key.starts_with("model.") || key == "model.precision" || key == "model.dropout" ||
          key == "model.graph";  // a path: the graph itself is compared
@@ -111,7 +111,7 @@ void restore(Communicator& world, Executor& executor, const CheckpointFile& chec
       sources.push_back(source_of(program, program.value(id), checkpoint, index));
     }
   });
-  // In portions that all ranks cut alike: not all of it lies in host memory at once.
+  // Reads in portions that all ranks cut alike, so that host memory holds one at a time.
   constexpr int64_t kPortion = int64_t{256} << 20;  // bytes, global
   for (size_t first = 0; first < sources.size();) {
     std::vector<BoxRequest> requests;

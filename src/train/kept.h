@@ -1,4 +1,4 @@
-// What a program keeps from step to step, and what a checkpoint has of it.
+// State that stays in memory from step to step, and its copy in a checkpoint.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@
 
 namespace hidup {
 
-// Parameters and the optimizer's state: entry i of each.
+// Parameters and optimizer state: entry i of each vector belongs to one tensor.
 struct KeptValues {
   std::vector<ValueId> values;
   std::vector<StoredTensor> tensors;
@@ -21,37 +21,36 @@ struct KeptValues {
 };
 KeptValues kept_values(const Program& program, int64_t rank);
 
-// Collective: gives what the program keeps the values of the checkpoint, each rank its part. Where
-// precisions differ, parameters come from their f32 masters, rounded. Throws CollectiveError(file)
-// where the file cannot be read, lacks a tensor or has it in another shape.
+// Collective. Copies the checkpoint's values to the program's state, each rank its part. Where
+// precisions differ, parameters are rounded from their f32 masters. Throws CollectiveError(file) if
+// the file cannot be read, lacks a tensor or has it in another shape.
 void restore(Communicator& world, Executor& executor, const CheckpointFile& checkpoint);
 
-// A parameter, and the tensor of the checkpoint that has it most exactly: its f32 master, if any.
+// A parameter, and the checkpoint tensor with its most exact copy: its f32 master, if any.
 struct StoredParameter {
   std::string name;
   size_t tensor = 0;
 };
-// In the order of the file. Throws Error(file) where they are not those of the graph.
+// Returns the parameters in file order. Throws Error(file) if they differ from those of the graph.
 std::vector<StoredParameter> parameters_of(const CheckpointFile& checkpoint, const Graph& graph);
 
-// The deck of the run that wrote the checkpoint, with a number as its vocabulary. Throws
-// Error(file).
+// Returns the deck of the checkpoint's run, with a number as its vocabulary. Throws Error(file).
 Deck deck_of(const CheckpointFile& checkpoint);
 
-// What the state, otherwise as at a start, has from the run that wrote the checkpoint: the steps
-// that were skipped, and the loss's scale where it adapts in both.
+// Restores the number of skipped steps, and the loss scale if it adapts in both runs. Other values
+// of `state` keep those of a start.
 void restore_scale(const CheckpointFile& checkpoint, kernels::StepState& state);
 
-// What a run that goes on from a checkpoint has.
+// The properties of a run that resumes from a checkpoint.
 struct ResumedRun {
   const Deck& deck;          // with a number as its vocabulary
   const std::string& graph;  // text of model.graph; empty: none
   const std::vector<std::string>& vocabulary;
-  uint64_t data_hash = 0;  // 0: nothing is read, or nothing trained on it
+  uint64_t data_hash = 0;  // 0: no data is read, or none was trained on
 };
-// Throws Error(usage) with what differs in model, optimizer or vocabulary; Error(file) as deck_of()
-// does. Returns what else does,
-// for people: "train.lr: 0.001 -> 0.0005, ..."; empty where nothing does.
+// Compares the run with the checkpoint. Throws Error(usage) with the differences in model,
+// optimizer or vocabulary, and Error(file) as deck_of() does. Returns the other differences for
+// people, "train.lr: 0.001 -> 0.0005, ...", or "" if there are none.
 std::string check_resumable(const CheckpointFile& checkpoint, const ResumedRun& run);
 
 }  // namespace hidup

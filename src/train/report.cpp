@@ -14,8 +14,8 @@
 namespace hidup {
 namespace {
 
-constexpr size_t kRecent = 20;      // steps that "recent" means
-constexpr double kManyDrops = 0.1;  // of the tokens: they begin to cost the model something
+constexpr size_t kRecent = 20;      // number of steps that count as recent
+constexpr double kManyDrops = 0.1;  // of the tokens: more drops begin to cost quality
 
 double mean(const std::deque<double>& values) {
   return values.empty() ? 0.0
@@ -149,7 +149,7 @@ std::string Report::describe_emulation() const {
                      100.0 * late_fraction());
 }
 
-// Where streams have at most 40 % of the cores' time to compute, seldom one is late.
+// Late instructions are rare if streams use at most 40 % of the cores' time.
 double Report::advised_dilation() const {
   constexpr double kLoad = 0.4;
   const double load = work_.cpu_s / std::max(work_.wall_s, 1e-9);

@@ -26,7 +26,7 @@ double learning_rate(const TrainDeck& train, int64_t step) {
 }
 
 std::string describe_raise(const TrainDeck& before, const TrainDeck& now, int64_t done) {
-  constexpr double kRaise = 1.01;  // the least that is told
+  constexpr double kRaise = 1.01;  // the least raise to report
   const int64_t next = std::min(done + 1, before.steps);
   const double then = learning_rate(before, next);
   const double rate = learning_rate(now, done + 1);

@@ -8,14 +8,13 @@ namespace hidup {
 
 struct TrainDeck;
 
-// Rises linearly to train.lr over the warm-up steps, then follows train.schedule down
-// to lr x min_lr_ratio at the last step: constant, linear or cosine (Loshchilov and
-// Hutter, "SGDR", 2017, without restarts). Steps count from 1.
+// Returns the learning rate of a step, from 1. It rises linearly to train.lr over the warm-up
+// steps, then follows train.schedule down to lr x min_lr_ratio at the last step: constant, linear
+// or cosine (Loshchilov and Hutter, "SGDR", 2017, without restarts).
 double learning_rate(const TrainDeck& train, int64_t step);
 
-// For people, of a run that goes on behind step `done` with `now` in place of `before`: that the
-// next step has a larger learning rate than before, or than the last step had if there was no next
-// one. Empty where it has not.
+// Returns a text for people if the next step after `done` has a larger learning rate with `now`
+// than with `before`, whose last step counts if there is no such step. Returns "" otherwise.
 std::string describe_raise(const TrainDeck& before, const TrainDeck& now, int64_t done);
 
 }  // namespace hidup

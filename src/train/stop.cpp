@@ -50,7 +50,7 @@ StopReason StopWatch::look(double step_s, const std::function<double()>& checkpo
   return StopReason::none;
 }
 
-// The file goes, so that it does not stop the next run, too.
+// Removes the file, so that it does not stop the next run, too.
 bool StopWatch::takes_file() const {
   std::error_code error;
   return std::filesystem::remove(std::filesystem::path(options_.folder) / "checkpoint_now", error);

@@ -1,4 +1,4 @@
-// What ends a run before its last step: a signal, the wall time, or a file.
+// Reasons to end a run before its last step: a signal, the wall time, or a file.
 #pragma once
 
 #include <functional>
@@ -9,35 +9,35 @@ namespace hidup {
 
 enum class StopReason { none, signal, file, time };
 
-// From now on SIGUSR1, SIGTERM and SIGINT ask the run to stop. A second SIGTERM or SIGINT ends the
+// Makes SIGUSR1, SIGTERM and SIGINT ask the run to stop. A second SIGTERM or SIGINT ends the
 // process at once, as it does by default.
 void catch_stop_signals();
 
-// The signal that came last, 0 before the first.
+// Returns the last signal, or 0 before the first.
 int caught_signal();
 
-// On rank 0: the reasons that are not signals.
+// Finds the reasons that are not signals. For rank 0.
 class StopWatch {
  public:
   struct Options {
-    std::string folder;             // where a file checkpoint_now asks the run to stop
-    double began = 0.0;             // of the process, on monotonic_seconds()'s clock
-    std::optional<double> limit_s;  // of wall time, since then
+    std::string folder;             // a file checkpoint_now here asks the run to stop
+    double began = 0.0;             // start of the process, on monotonic_seconds()'s clock
+    std::optional<double> limit_s;  // wall time since `began`
   };
   explicit StopWatch(Options options) : options_(std::move(options)) {}
 
-  // At the end of a step. Time is up where another step and a checkpoint might not end before the
-  // limit. `step_s`: of a long step; `checkpoint_s`: tells how long writing one takes.
+  // Checks for a reason at the end of a step. Time is up if another step and a checkpoint might end
+  // after the limit. `step_s`: seconds of a long step; `checkpoint_s`: the same for a checkpoint.
   StopReason look(double step_s, const std::function<double()>& checkpoint_s);
 
  private:
   bool takes_file() const;
 
   Options options_;
-  double looked_ = 0.0;  // for the file
+  double looked_ = 0.0;  // time of the last look for the file
 };
 
-// "hh:mm:ss" in seconds; nothing where it is something else, or no time at all.
+// Parses "hh:mm:ss" to seconds; returns nothing for other text, and for no time at all.
 std::optional<double> parse_wall_time(const std::string& text);
 
 }  // namespace hidup

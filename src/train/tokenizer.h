@@ -1,4 +1,4 @@
-// Text that a person writes or reads, as the tokens of a model and back.
+// Conversion between text for people and the tokens of a model.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,23 @@ namespace hidup {
 
 struct DataDeck;
 
+// Tokens by data.kind and data.tokenizer:
 //   text, bytes        a token is a byte
-//   text, words        as Corpus reads a file; "<eos>" is a line end
+//   text, words        words as Corpus splits a file; "<eos>" is a line end
 //   tokens, synthetic  numbers between white space
 class Tokenizer {
  public:
-  // `vocab`: of the model, tokens are in [0, vocab). `words`: by number; empty unless tokens are
-  // words. Throws Error(usage) where tokens are words and there are none.
+  // `vocab`: the model's; tokens are in [0, vocab). `words`: in order of their numbers; empty
+  // unless tokens are words. Throws Error(usage) if tokens are words and there are none.
   Tokenizer(const DataDeck& data, int64_t vocab, const std::vector<std::string>& words);
 
-  // No line end is added to the text. A word that is not in the vocabulary is "<unk>" where that
-  // is in it. Throws Error(usage) for another one, and for what is no token of the model.
+  // Returns the tokens of a text, without an added line end. A word outside of the vocabulary
+  // becomes "<unk>" if the vocabulary has that. Throws Error(usage) for other such words, and for
+  // text that is no token of the model.
   std::vector<int32_t> encode(std::string_view text) const;
 
-  // Words and numbers are joined by a blank, except at the ends of lines. Tokens without a byte or
-  // word, which a model with a larger vocabulary than its data has, become U+FFFD.
+  // Returns the text of tokens. A blank joins words and numbers, except at the ends of lines.
+  // Tokens without a byte or word, if the model's vocabulary exceeds the data's, become U+FFFD.
   std::string decode(std::span<const int32_t> tokens) const;
 
  private:

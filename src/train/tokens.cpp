@@ -22,9 +22,9 @@ constexpr int32_t kTokenMagic = 20240520;
 constexpr int32_t kTokenVersion = 1;
 constexpr int64_t kHeaderBytes = 256 * sizeof(int32_t);
 
-constexpr int64_t kBlock = int64_t{1} << 20;  // tokens that are counted at once
+constexpr int64_t kBlock = int64_t{1} << 20;  // tokens per block when counting
 
-// The number of tokens.
+// Returns the number of tokens.
 int64_t check_token_file(const DataFile& file) {
   if (file.bytes() < kHeaderBytes) {
     fail(ExitCode::file,
@@ -54,7 +54,7 @@ int64_t check_token_file(const DataFile& file) {
 
 }  // namespace
 
-// Where tokens come from.
+// A source of tokens.
 class TokenSource {
  public:
   virtual ~TokenSource() = default;
@@ -63,7 +63,7 @@ class TokenSource {
 
 namespace {
 
-// Tokens that a file holds as they are, from byte `start` on.
+// Tokens that a file stores as integers, from byte `start` on.
 template <typename Token>
 class FileTokens final : public TokenSource {
  public:

@@ -11,26 +11,26 @@
 
 namespace hidup {
 
-inline constexpr int64_t kByteTokens = 256;  // the vocabulary where tokens are bytes
+inline constexpr int64_t kByteTokens = 256;  // vocabulary size if tokens are bytes
 
 struct CorpusOptions {
   std::string kind;                 // "text" or "tokens"
   std::vector<std::string> paths;   // files or glob patterns
-  std::string tokenizer = "bytes";  // of text: "bytes" or "words"
-  std::string key = "data.path";    // of the deck, for messages
-  Vocabulary vocabulary = {};       // of words, known before: new ones go on from there
-  bool is_complete = false;         // the vocabulary: new words are refused
+  std::string tokenizer = "bytes";  // for text: "bytes" or "words"
+  std::string key = "data.path";    // the deck's key, for messages
+  Vocabulary vocabulary = {};       // known words; new ones continue the numbers
+  bool is_complete = false;         // the vocabulary is complete: new words are refused
 };
 
-class TokenSource;  // of tokens.cpp
+class TokenSource;  // defined in tokens.cpp
 
 struct CorpusSummary {
   std::vector<CorpusFile> files;
   int64_t tokens = 0;
-  int64_t distinct = 0;          // different tokens that occur
-  int64_t vocab = 0;             // what a model needs: tokens are in [0, vocab)
+  int64_t distinct = 0;          // number of different tokens
+  int64_t vocab = 0;             // least vocabulary of a model: tokens are in [0, vocab)
   double unigram_entropy = 0.0;  // nats per token: the loss of the best model without context
-  uint64_t content_hash = 0;     // of every byte of every file: equal on ranks that read the same
+  uint64_t content_hash = 0;     // of every byte of every file; ranks with equal data agree
 };
 
 // The tokens of all files, one file after the other.
@@ -42,24 +42,24 @@ struct CorpusSummary {
 //   tokens        llm.c's format (dev/data/data_common.py): a header of 256 int32 (20240520,
 //                 version 1, number of tokens, unused), then uint16 tokens, little-endian
 //
-// Files are not loaded: they are scanned once for the summary, stay open, and are read as tokens
-// are asked for; only words occupy memory (4 bytes each). So a file that is deleted or replaced
-// during a run stays what it was, and what is added to it is not seen. Throws Error(file) with path
-// and cause for files that cannot be read, are not what they should be or were cut short, and for
-// a corpus without tokens; Error(usage) for words that a complete vocabulary lacks.
+// Files are not loaded: they are scanned once for the summary, stay open, and are read when tokens
+// are requested; only words occupy memory (4 bytes each). So a run does not notice if a file is
+// deleted, replaced or appended to. Throws Error(file) with path and cause for files that cannot be
+// read, have the wrong format or were cut short, and for a corpus without tokens; Error(usage) for
+// words that a complete vocabulary lacks.
 class Corpus {
  public:
   explicit Corpus(const CorpusOptions& options);
 
   const CorpusSummary& summary() const { return summary_; }
 
-  // All words that are numbered; empty unless tokens are words.
+  // Returns all numbered words; empty unless tokens are words.
   const Vocabulary& vocabulary() const { return vocabulary_; }
 
   // Throws Error(usage) if the corpus has tokens that a vocabulary of `model_vocab` lacks.
   void check_vocab(int64_t model_vocab) const;
 
-  // Tokens first .. first + count - 1 of the corpus. Throws Error(file).
+  // Copies tokens first .. first + count - 1 of the corpus to `out`. Throws Error(file).
   void copy(int64_t first, int64_t count, int32_t* out) const;
 
  private:
@@ -72,7 +72,7 @@ class Corpus {
   void read_words(const CorpusOptions& options,
                   const std::vector<std::shared_ptr<const DataFile>>& files);
   void append(std::shared_ptr<const TokenSource> source, int64_t count);
-  // Counts the tokens, which are below `values`.
+  // Counts the tokens. All are below `values`.
   void summarize(int64_t values);
 
   std::vector<Segment> segments_;

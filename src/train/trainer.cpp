@@ -104,7 +104,7 @@ bool Trainer::validates_after(int64_t step) const {
          (step == deck_.train->steps || (every > 0 && step % every == 0));
 }
 
-// As far as all ranks know.
+// Uses only facts that all ranks know.
 bool Trainer::saves_after(int64_t step) const {
   const Checkpoints* checkpoints = outputs_.checkpoints;
   return checkpoints != nullptr &&
@@ -112,7 +112,7 @@ bool Trainer::saves_after(int64_t step) const {
           (step == deck_.train->steps && checkpoints->wanted()));
 }
 
-// While this one runs: where nothing is done between the two.
+// Returns true if the next step may start while this one runs: nothing happens between the two.
 bool Trainer::starts_next_early(int64_t step) const {
   return executor_.takes_next() && step < deck_.train->steps && stop_ == StopReason::none &&
          !validates_after(step) && !saves_after(step);
@@ -196,7 +196,7 @@ void Trainer::exchange(const Status& mine) {
   for (const Status& status : all_gather_value(world_, mine)) {
     stop_ = stop_ == StopReason::none ? status.stop : stop_;
     diverged_ = diverged_ || status.diverged;
-    save_ = busy_.empty() ? status.save : save_;  // rank 0's
+    save_ = busy_.empty() ? status.save : save_;  // rank 0's value
     busy_.push_back(status.busy);
     all_cpu_s_ += status.cpu_s;
     if (executor_.emulator() != nullptr) {
@@ -206,7 +206,7 @@ void Trainer::exchange(const Status& mine) {
 }
 
 void Trainer::fail_not_finite(int64_t step) {
-  if (started_ > step) {  // the step behind it changed nothing either
+  if (started_ > step) {  // the next step changed no state either
     executor_.wait();
   }
   executor_.set_state(state_);
@@ -219,7 +219,7 @@ void Trainer::fail_not_finite(int64_t step) {
       "goes on");
 }
 
-// Validation, and checkpoints: none of them where the next step is under way.
+// Runs validation and writes checkpoints. Neither is due if the next step has already started.
 void Trainer::between_steps(int64_t step) {
   if (started_ > step) {
     return;
@@ -268,7 +268,7 @@ void Trainer::record_timeline(int64_t step) {
 }
 
 void Trainer::write_step(double wall_s) {
-  if (iteration_.step > done_ + 1) {  // which prepares much
+  if (iteration_.step > done_ + 1) {  // the first step is slower
     longest_s_ = std::max(longest_s_, wall_s);
   }
   const double validation_s = std::exchange(validation_s_, 0.0);
@@ -342,7 +342,7 @@ void Trainer::read_expert_loads() {
   }
 }
 
-// A sum over the layers, as the gradients are of one.
+// Adds up the losses of the layers, whose gradients are those of one sum.
 void Trainer::read_router_losses() {
   for (const RouterSums& sums : executor_.program().router_sums) {
     const RouterLosses losses = router_losses(executor_.result(sums.value), sums.losses);

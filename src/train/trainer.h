@@ -20,45 +20,45 @@
 
 namespace hidup {
 
-// What a run does besides training; nothing of it is needed.
+// The optional outputs and helpers of a run.
 struct TrainingOutputs {
   TimingFile* timings = nullptr;       // rank 0 only
   Report* report = nullptr;            // rank 0 only
   StopWatch* stop_watch = nullptr;     // rank 0 only
   Checkpoints* checkpoints = nullptr;  // all ranks
   std::string gradients;               // file for the gradients of step 1; empty: none
-  bool overwrite = false;              // of the gradient file
+  bool overwrite = false;              // replaces the gradient file
   std::function<void(const Iteration&)> on_step = nullptr;  // after every step, on every rank
   Evaluator* validation = nullptr;                          // all ranks
 };
 
 class Trainer {
  public:
-  // `start`: run_start() of this rank.
+  // `start`: result of run_start() on this rank.
   Trainer(const Deck& deck, const Batches& batches, Executor& executor, Communicator& world,
           double start, const TrainingOutputs& outputs);
 
-  // Goes on where the run was that wrote the checkpoint.
+  // Continues from the state of the run that wrote the checkpoint.
   void resume(const CheckpointFile& checkpoint);
 
-  // The steps that are left, unless something stops the run; says what did, also where it was the
-  // last step. With checkpoints, one is written then. Where the device can, it has the next step
-  // already while the host looks at one; so a run may stop a step later than it is asked to. An
-  // Error that it throws is this rank's alone, but for a CollectiveError.
+  // Runs the remaining steps unless something stops the run, and returns the reason, also if it
+  // came at the last step. With checkpoints, writes one at the end. Where the device supports it,
+  // the host enqueues the next step before it looks at a finished one, so a run may stop one step
+  // late. Errors are this rank's alone, except for a CollectiveError.
   StopReason run();
 
-  // The step that runs, for the heartbeat, from any thread; 0 before the first.
+  // Returns the running step, or 0 before the first. Any thread may call it, as the heartbeat does.
   int64_t current_step() const { return step_; }
 
  private:
-  // What ranks tell each other after a step.
+  // The state that ranks exchange after a step.
   struct Status {
     BusyTimes busy;
-    int64_t late = 0;    // instructions, where times are emulated
-    double cpu_s = 0.0;  // of this process in the step, likewise
+    int64_t late = 0;    // instructions, if times are emulated
+    double cpu_s = 0.0;  // of this process in the step, if times are emulated
     StopReason stop = StopReason::none;
-    bool save = false;      // a checkpoint is due by time; rank 0's counts
-    bool diverged = false;  // loss or gradients are not finite, and a smaller scale does not help
+    bool save = false;      // a checkpoint is due by time; rank 0's value counts
+    bool diverged = false;  // loss or gradients are not finite, and no smaller scale helps
   };
 
   bool has_timeline(int64_t step) const;
@@ -66,21 +66,21 @@ class Trainer {
   bool validates_after(int64_t step) const;
   bool saves_after(int64_t step) const;
   bool starts_next_early(int64_t step) const;
-  void fill(int64_t step);  // inputs_
+  void fill(int64_t step);  // fills inputs_
   void start_next();
   void finish_step(int64_t step);
   Status status();
   void exchange(const Status& mine);
-  // Collective: says which operation it was that did not give finite numbers, and throws.
+  // Collective. Throws an error that names the operation whose result is not finite.
   [[noreturn]] void fail_not_finite(int64_t step);
   void between_steps(int64_t step);
   void record_timeline(int64_t step);
-  // `wall_s`: here, whatever is emulated.
+  // `wall_s`: the measured time, also if times are emulated.
   void write_step(double wall_s);
   std::vector<NamedNumber> beside_the_loss() const;
   void read_expert_loads();
   void read_router_losses();
-  // Collective: ranks may hold parts.
+  // Collective, because ranks may hold parts.
   void dump_gradients();
 
   const Deck& deck_;
@@ -91,24 +91,24 @@ class Trainer {
   TrainingOutputs outputs_;
   std::atomic<int64_t> step_ = 0;
   int64_t done_ = 0;          // steps before this run
-  int64_t started_ = 0;       // the last step that was
-  StepInputs inputs_;         // of the step that starts next
-  kernels::StepState state_;  // as the last step that the host looked at left it
-  // What all ranks have agreed on after the last step.
+  int64_t started_ = 0;       // the last step that was started
+  StepInputs inputs_;         // of the next step
+  kernels::StepState state_;  // after the last step that the host looked at
+  // All ranks agreed on these after the last step.
   StopReason stop_ = StopReason::none;
   bool save_ = false;
   bool diverged_ = false;
-  double longest_s_ = 0.0;     // step of this run, but for the first
+  double longest_s_ = 0.0;     // longest step of this run except the first
   double validation_s_ = 0.0;  // after the last step
-  double cpu_s_ = 0.0;         // of this process until the last step
+  double cpu_s_ = 0.0;         // of this process up to the last step
 
-  // Of the last finished step; on rank 0.
+  // Results of the last finished step, on rank 0.
   Iteration iteration_;
   std::vector<BusyTimes> busy_;          // by rank
-  std::vector<int64_t> late_;            // by rank; empty where nothing is emulated
-  double all_cpu_s_ = 0.0;               // of all ranks, likewise
+  std::vector<int64_t> late_;            // by rank; empty without emulation
+  double all_cpu_s_ = 0.0;               // of all ranks; 0 without emulation
   std::vector<int64_t> expert_tokens_;   // [MoE layers, experts]
-  std::vector<int64_t> expert_dropped_;  // likewise
+  std::vector<int64_t> expert_dropped_;  // [MoE layers, experts]
   bool warned_ = false;
 };
 

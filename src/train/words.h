@@ -13,20 +13,20 @@ namespace hidup {
 inline constexpr std::string_view kEndOfLine = "<eos>";
 inline constexpr std::string_view kUnknownWord = "<unk>";
 
-// Different words, numbered from 0 in the order in which they came.
+// Distinct words, numbered from 0 in order of their first appearance.
 class Vocabulary {
  public:
   Vocabulary() = default;
-  // Throws Error(file) where a word stands there twice.
+  // Throws Error(file) if a word occurs twice.
   explicit Vocabulary(const std::vector<std::string>& words);
 
   int64_t size() const { return static_cast<int64_t>(numbers_.size()); }
-  // By number.
+  // Returns the words in order of their numbers.
   std::vector<std::string> words() const;
 
-  // The word's number, or -1.
+  // Returns the word's number, or -1.
   int32_t find(std::string_view word) const;
-  // The word's number; a new word gets the next one.
+  // Returns the word's number; a new word gets the next number.
   int32_t add(std::string_view word);
 
  private:
@@ -36,11 +36,11 @@ class Vocabulary {
   std::unordered_map<std::string, int32_t, Hash, std::equal_to<>> numbers_;
 };
 
-// Cuts a text, which may come in blocks, into the words between ASCII white space, with "<eos>" at
-// the end of every line, blank lines too.
+// Splits a text, which may come in blocks, into the words between ASCII white space, with "<eos>"
+// at the end of every line, blank lines too.
 class WordSplitter {
  public:
-  // take(word) for every word and line that ends in this block.
+  // Calls take(word) for every word and line that ends in this block.
   template <typename Take>
   void feed(std::string_view block, const Take& take) {
     for (const char c : block) {
@@ -56,7 +56,7 @@ class WordSplitter {
     }
   }
 
-  // take(word) for the word at the end of the text.
+  // Calls take(word) for the word at the end of the text.
   template <typename Take>
   void end_word(const Take& take) {
     if (!word_.empty()) {
@@ -65,7 +65,7 @@ class WordSplitter {
     }
   }
 
-  // The same at the end of a file, whose last line ends with or without a line feed.
+  // Does the same at the end of a file, whose last line may lack a line feed.
   template <typename Take>
   void end_file(const Take& take) {
     end_word(take);
@@ -78,7 +78,7 @@ class WordSplitter {
  private:
   static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-  std::string word_;  // so far
+  std::string word_;  // the word so far
   char last_ = '\n';
 };
 
