@@ -69,7 +69,7 @@ ROWS = (
     ("of it exposed", lambda run: seconds(run["exposed_comm_s"])),
     ("idle", lambda run: seconds(run["idle_s"])),
     ("overlap ratio", lambda run: percent(run["overlap"])),
-    ("wall over larger", lambda run: number("{:.3f}")(run["wall_over_larger"])),
+    ("step / max(compute, communication)", lambda run: number("{:.3f}")(run["wall_over_larger"])),
     ("peak memory", lambda run: size(run.get("peak_bytes"))),
     ("step, predicted", None),
     ("time of a step", lambda run: seconds(run["predicted_iteration_s"])),

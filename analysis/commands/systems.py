@@ -69,7 +69,7 @@ def tell(group, point):
     overlap = point["overlap"]
     print(f"{name}: wall {facts.seconds(point['wall_s'])}, compute "
           f"{facts.seconds(point['compute_s'])}, communication {facts.seconds(point['comm_s'])}, "
-          f"overlap {'-' if overlap is None else f'{overlap:.0%}'}, wall over the larger "
+          f"overlap {'-' if overlap is None else f'{overlap:.0%}'}, step / max(compute, communication) "
           f"{point['wall_over_larger']:.2f}")
 
 

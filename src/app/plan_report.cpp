@@ -35,9 +35,10 @@ void print_plan(const PlanningInput& input, const Strategy& strategy, const Prof
   results::print("model     {}, {} parameters, on {} rank(s)\n", input.graph.name(),
                  format_count(input.graph.parameter_count()), ranks_of(input.mesh));
   results::print("data      {}\n", input.data.description);
-  results::print(
-      "strategy  {}, {} microbatch(es){}\n", strategy.name, strategy.microbatches,
-      strategy.accumulate > 1 ? fmt::format(" in each of {} groups", strategy.accumulate) : "");
+  results::print("strategy  {}, {} microbatch(es){}\n", strategy.name, strategy.microbatches,
+                 strategy.accumulate > 1
+                     ? fmt::format(", accumulated over {} groups", strategy.accumulate)
+                     : "");
   results::print("costs     {}{}\n", costs.key.build.empty() ? "" : "measured on ",
                  costs.key.device);
   results::print("predicted {}\n",

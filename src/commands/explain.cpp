@@ -111,13 +111,14 @@ class Printout {
     for (const StageReport& stage : explanation_.stages) {
       add_row(rows,
               {std::string(name_of(stage.phase)),
-               stage.first < 0 ? "-" : pattern_of(input_.graph.op_name(stage.first))},
+               stage.first < 0 ? "no operation of the model"
+                               : pattern_of(input_.graph.op_name(stage.first))},
               stage.times);
     }
     for (const BucketReport& bucket : explanation_.buckets) {
       add_row(rows, {"", bucket.name}, bucket.times);
     }
-    print_rows("stages, by their first operation; buckets", rows, true);
+    print_rows("stages (named by their first operation) and gradient buckets", rows, true);
     print_messages();
     rows.clear();
     for (const OperationReport& operation : explanation_.operations) {

@@ -50,7 +50,7 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level, bool is_
   if (level == SearchLevel::fast) {
     text = "how near it is to the best plan was not asked (--level)";
   } else if (found.lower_bound_s <= 0.0 || found.gap > kUseless) {
-    text = "no useful bound of the best plan is known";
+    text = "how far it is from the best plan is not known";
   } else {
     text = fmt::format(
         "by its cost model at most {:.1f} % slower than the best plan of this search space",
@@ -65,7 +65,7 @@ std::string describe_gap(const SearchOutcome& found, SearchLevel level, bool is_
     return text +
            "; --time-limit was not kept: on this machine it is too short for a model of this size";
   }
-  return found.timed_out ? text + "; --time-limit ended it before all was tried" : text;
+  return found.timed_out ? text + "; --time-limit left no time to try all plans" : text;
 }
 
 }  // namespace

@@ -263,10 +263,12 @@ StoredValues stored_values(const Program& program, const MemoryPlan& plan) {
 }
 
 std::string describe(const MemoryPlan& plan) {
-  return fmt::format("{} per rank: parameters {}, gradients {}, optimizer {}, activations {}",
-                     format_bytes(plan.bytes), format_bytes(plan.parameter_bytes),
-                     format_bytes(plan.gradient_bytes), format_bytes(plan.optimizer_bytes),
-                     format_bytes(plan.activation_bytes));
+  return fmt::format(
+      "{} per rank: parameters {}, gradients {}, optimizer {}, "
+      "activations and gathered parameters {}",
+      format_bytes(plan.bytes), format_bytes(plan.parameter_bytes),
+      format_bytes(plan.gradient_bytes), format_bytes(plan.optimizer_bytes),
+      format_bytes(plan.activation_bytes));
 }
 
 std::string largest_values(const Program& program, const MemoryPlan& plan, size_t count) {

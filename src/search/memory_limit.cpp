@@ -36,7 +36,8 @@ std::vector<int> microbatches_of(const Graph& graph, const SearchOptions& option
   std::ranges::copy_if(wanted, std::back_inserter(counts), fits);
   if (counts.empty()) {
     const std::string of_groups = groups > 1 ? fmt::format(" in each of {} groups", groups) : "";
-    fail(ExitCode::usage, "the hints ask for {} microbatches{} of {} sequence(s)",
+    fail(ExitCode::usage,
+         "the hints ask for {} microbatches{}, and the batch has only {} sequence(s)",
          std::ranges::min(wanted), of_groups, batch);
   }
   return counts;

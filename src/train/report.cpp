@@ -41,7 +41,8 @@ std::string describe(const Prediction& prediction) {
 
 std::string describe(const StepFloor& floor) {
   return fmt::format(
-      "the floor of {} (products at {:.4g} {}flop/s, memory at {:.4g} GB/s on a rank, as profiled)",
+      "the least time of its computation, {} (products at {:.4g} {}flop/s, memory at {:.4g} GB/s "
+      "on a rank, as profiled)",
       format_seconds(floor.seconds), (floor.product < 1e13 ? 1e-9 : 1e-12) * floor.product,
       floor.product < 1e13 ? "G" : "T", 1e-9 * floor.memory);
 }
@@ -241,13 +242,14 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   }
   if (prediction) {
     const double difference = 100.0 * (prediction->iteration_s / wall - 1.0);
-    results::print("        predicted {} ({:+.1f} %)\n", describe(*prediction), difference);
+    results::print("        predicted {} ({:.1f} % {} than measured)\n", describe(*prediction),
+                   std::abs(difference), difference < 0.0 ? "less" : "more");
   }
   if (emulation_) {
     print_emulation();
   }
   if (floor && floor->seconds > 0.0) {
-    results::print("        {:.2f} x {}\n", wall / floor->seconds, describe(*floor));
+    results::print("        {:.2f} times {}\n", wall / floor->seconds, describe(*floor));
   }
   results::print("memory  {}\n", describe(plan));
   results::print("file    {}\n", file);

@@ -19,7 +19,8 @@ namespace hidup {
 // "24.1 ms per step: compute 22.5 ms, communication 3.6 ms, of it exposed 1.1 ms"
 std::string describe(const Prediction& prediction);
 
-// "the floor of 0.71 s (products at 312 Gflop/s, memory at 41 GB/s on a rank, as profiled)"
+// "the least time of its computation, 0.71 s (products at 312 Gflop/s, memory at 41 GB/s on a rank,
+// as profiled)"
 std::string describe(const StepFloor& floor);
 
 // The rates behind the model flops utilization.

@@ -122,7 +122,8 @@ TEST(PrintPlan, SaysWhatTheTimesRestOn) {
   EXPECT_THAT(text, Not(HasSubstr("repeated")));
   EXPECT_THAT(printed("much of it"), HasSubstr("repeated  much of it\n"));
   strategy.accumulate = 3;
-  EXPECT_THAT(printed(""), HasSubstr("strategy  fsdp, 2 microbatch(es) in each of 3 groups\n"));
+  EXPECT_THAT(printed(""),
+              HasSubstr("strategy  fsdp, 2 microbatch(es), accumulated over 3 groups\n"));
 }
 
 // Faster, slower, the same, surely the same, and not possible.

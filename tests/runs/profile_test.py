@@ -65,7 +65,7 @@ class ProfileTest(harness.RunTest):
             self.assertTrue((start[stream == name][1:] >= ends[:-1] - 1e-9).all())
 
     def test_how_far_a_step_is_from_its_floor(self):
-        line = (r"\n        ([0-9.]+) x the floor of [0-9.]+ m?u?s \(products at [0-9.]+ [GT]flop/s, "
+        line = (r"\n        ([0-9.]+) times the least time of its computation, [0-9.]+ m?u?s \(products at [0-9.]+ [GT]flop/s, "
                 r"memory at [0-9.]+ GB/s on a rank, as profiled\)\nmemory ")
         self.assert_done(self.measure(2, "--set", "model.precision=bf16"))
         text = self.profile.read_text()

@@ -123,7 +123,8 @@ TEST(HintsInSearch, GroupsAreKept) {
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     EXPECT_STREQ(error.what(),
-                 "the hints ask for 4 microbatches in each of 4 groups of 8 sequence(s)");
+                 "the hints ask for 4 microbatches in each of 4 groups, and the batch has only 8 "
+                 "sequence(s)");
   }
 }
 

@@ -63,13 +63,25 @@ TEST(Report, HowFarAStepIsFromItsFloor) {
   const auto summary = [&](const std::optional<StepFloor>& floor) {
     return printed([&] { report.summary({}, std::nullopt, floor, "run.h5", ""); });
   };
-  EXPECT_THAT(
-      summary(StepFloor{.seconds = 0.5, .product = 312e9, .memory = 41e9}),
-      HasSubstr("\n        1.50 x the floor of 500.00 ms (products at 312 Gflop/s, memory at "
-                "41 GB/s on a rank, as profiled)\nmemory  "));
+  EXPECT_THAT(summary(StepFloor{.seconds = 0.5, .product = 312e9, .memory = 41e9}),
+              HasSubstr("\n        1.50 times the least time of its computation, 500.00 ms "
+                        "(products at 312 Gflop/s, memory at "
+                        "41 GB/s on a rank, as profiled)\nmemory  "));
   EXPECT_THAT(summary(StepFloor{.seconds = 0.5, .product = 712.5e12, .memory = 2.4e12}),
               HasSubstr("(products at 712.5 Tflop/s, memory at 2400 GB/s on a rank, as profiled)"));
-  EXPECT_THAT(summary(std::nullopt), Not(HasSubstr("floor")));
+  EXPECT_THAT(summary(std::nullopt), Not(HasSubstr("least time")));
+}
+
+TEST(Report, HowFarThePredictionWasOff) {
+  Report report(1, {.count = 64}, -1.0, {});
+  report.step(1, {.loss = 2.0}, 0.5, {});
+  const auto summary = [&](double seconds) {
+    return printed([&] {
+      report.summary({}, Prediction{.iteration_s = seconds}, std::nullopt, "run.h5", "");
+    });
+  };
+  EXPECT_THAT(summary(0.375), HasSubstr(" (25.0 % less than measured)\n"));
+  EXPECT_THAT(summary(0.75), HasSubstr(" (50.0 % more than measured)\n"));
 }
 
 // A warning once, when more than a tenth is dropped over 20 steps, and a line of the summary.
