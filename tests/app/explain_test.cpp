@@ -51,7 +51,7 @@ std::vector<std::string> names_of(const std::vector<BucketReport>& buckets) {
   return names;
 }
 
-// Every second of a step belongs to one operation or bucket, whatever the strategy.
+// Every second of a step belongs to one operation or one bucket, for any strategy.
 TEST_F(Explained, OperationsAndBucketsAreTheWholeStep) {
   for (const char* strategy : {"dp", "fsdp", "megatron", "megatron-sp", "ps"}) {
     const Forecast step = step_of(strategy);
@@ -150,7 +150,7 @@ TEST_F(Explained, TheBestOfEveryName) {
   EXPECT_EQ(megatron->memory_bytes, step_of("megatron").plan.bytes);
 }
 
-// What a search would find has no part in it.
+// The explained strategy takes part in no comparison of the search's finds.
 TEST_F(Explained, AStrategyBesideTheNamedOnes) {
   const Forecast step = step_of("fsdp");
   Strategy mine = choose_strategy("fsdp", input_.deck, input_.graph, input_.mesh, profile_);

@@ -105,7 +105,7 @@ TEST(ReshardRoutes, OfUnequalSharesMayExchangeAtOnce) {
   EXPECT_THAT(found, AllOf(Contains("all_to_all node+gpu"), Contains("all_to_all node*gpu")));
 }
 
-// On three axes, between all layouts of two dimensions.
+// On three axes, routes between all layouts of two dimensions are tried.
 TEST(ReshardRoutes, LeadThereOnceEach) {
   const Mesh mesh = {{"pod", 2}, {"node", 2}, {"gpu", 2}};
   const std::vector<Placement> kinds = {kWhole, kSum, kRows, kColumns};
