@@ -1,4 +1,4 @@
-"""What hidup's runs were like: `python3 -m analysis COMMAND FILES` from the repository's root.
+"""Analyses of hidup's runs: `python3 -m analysis COMMAND FILES` from the repository's root.
 
 A command is a module of analysis/commands with
     HELP                    one line for the list of commands

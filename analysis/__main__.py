@@ -13,14 +13,14 @@ FOLDER = os.path.join(PACKAGE, "commands")
 
 
 def commands():
-    """The names of the commands, each a module, with their line of help."""
+    """Returns the names of the commands, each a module, with their line of help."""
     names = sorted(name.removesuffix(".py") for name in os.listdir(FOLDER)
                    if name.endswith(".py") and not name.startswith("_"))
     return {name: help_line(name) for name in names}
 
 
 def help_line(name):
-    """HELP of a command, without its imports: those of all commands take seconds."""
+    """Returns HELP of a command without its imports, since those of all commands take seconds."""
     with open(os.path.join(FOLDER, f"{name}.py"), encoding="utf-8") as file:
         for statement in ast.parse(file.read()).body:
             if isinstance(statement, ast.Assign) and statement.targets[0].id == "HELP":
@@ -62,7 +62,7 @@ def main(words):
     try:
         module, arguments = parse(name, words[1:])
         return module.run(arguments) or 0
-    except BrokenPipeError:  # who reads our output has seen enough
+    except BrokenPipeError:  # the reader of our output has seen enough
         sys.stdout = None
         return 0
     except ModuleNotFoundError as error:
@@ -75,6 +75,6 @@ def main(words):
 
 
 if __name__ == "__main__":
-    if not __package__:  # run as a folder, which is then where modules are looked for
+    if not __package__:  # run as a folder, which then is the place of modules
         sys.path[0] = os.path.dirname(PACKAGE)
     sys.exit(main(sys.argv[1:]))

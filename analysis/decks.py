@@ -1,6 +1,6 @@
 """Values of resolved decks and rates of profiles, as far as the analysis needs them.
 
-Both are files that hidup wrote, so lines are enough and no YAML library is needed.
+hidup wrote both files, so reading lines suffices and no YAML library is needed.
 """
 
 import re
@@ -9,7 +9,7 @@ POWERS = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
 
 
 def value(resolved, key):
-    """The text of a key such as "train.steps" in a resolved deck; None if it is not there."""
+    """Returns the text of a key such as "train.steps" in a resolved deck; None if it is missing."""
     stack = []
     for line in resolved.splitlines():
         match = re.match(r"( *)(\w+):(?: (.*))?$", line)
@@ -22,7 +22,7 @@ def value(resolved, key):
 
 
 def quantity(text):
-    """The number in "0.1TFLOPS", "10GB/s" or "9.71Gbps" (as bytes); None of "auto" and the like."""
+    """Returns the number in "0.1TFLOPS", "10GB/s" or "9.71Gbps" (as bytes); None for "auto" and the like."""
     match = re.fullmatch(r"([\d.e+-]+)([kMGTP]?)(FLOPS|B/s|bps)", text or "")
     if not match:
         return None
@@ -34,7 +34,7 @@ def quantity(text):
 
 
 def profile_rates(path):
-    """The best flops per second and bytes per second of the operations in a profile."""
+    """Returns the best flops per second and bytes per second of the operations in a profile."""
     with open(path, encoding="utf-8") as file:
         rows = re.findall(r"flops: ([\d.e+]+), bytes: ([\d.e+]+), seconds: ([\d.e+-]+)", file.read())
     rates = [(float(flops) / float(s), float(size) / float(s))

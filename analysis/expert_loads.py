@@ -6,7 +6,7 @@ from analysis import hidup_timings
 
 
 def read(path, bins=400):
-    """The load of the experts step by step, without all of it in memory at once.
+    """Reads the load of the experts step by step, without holding all of it in memory.
 
     Returns a dictionary of arrays: step [n]; tokens, dropped and imbalance [n, layers], the last one
     the greatest load of a layer's experts over their mean (NaN where there is none); and, over

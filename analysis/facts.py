@@ -1,4 +1,4 @@
-"""What a run was and how it went, as one dictionary of numbers and texts per timing file."""
+"""Facts of a run, as one dictionary of numbers and texts per timing file."""
 
 import math
 import os
@@ -7,15 +7,15 @@ import numpy
 
 from analysis import decks, expert_loads, hidup_timings
 
-RECENT = 20  # the last loss is the mean over so many steps, as hidup prints it
+RECENT = 20  # the last loss is the mean over so many steps, as in hidup's output
 PREDICTED = ("iteration_s", "compute_s", "comm_s", "exposed_comm_s", "peak_bytes")
 
 
 def of_run(path):
-    """The facts of a timing file, of which only this file's steps count. What is not known is None.
+    """Returns the facts of a timing file, of this file's steps only. Unknown facts are None.
 
     Times are seconds: wall_s is the median of the steps; compute_s, comm_s, exposed_comm_s and
-    overlap are those of busy(), of the rank slowest_rank. idle_s is what is left of the step.
+    overlap are those of busy(), of the rank slowest_rank. idle_s is the rest of the step.
     wall_over_larger is wall / max(compute, comm): 1 if the shorter stream hides completely.
     """
     attributes = hidup_timings.read_attributes(path)
@@ -31,7 +31,7 @@ def of_run(path):
 
 
 def plain(value):
-    """As JSON has it; None for what is not a finite number."""
+    """Returns a value for JSON; None for a number that is not finite."""
     if isinstance(value, numpy.generic):
         value = value.item()
     if isinstance(value, numpy.ndarray):
@@ -52,7 +52,7 @@ def identity(attributes):
 
 
 def subject(path):
-    """The title of what is about one run; it names the file."""
+    """Returns the title of a figure or page about one run, with the file's name."""
     attributes, name = hidup_timings.read_attributes(path), strategy(path)["strategy"]
     world = attributes.get("world_size", "?")
     return (f"{os.path.basename(path)}: {attributes.get('model', '?')}, {name or '?'} on {world} "
@@ -78,9 +78,9 @@ def length(path, frame):
 
 
 def busy(spans):
-    """What hidup prints of a run's busy times, from read_spans(): means of the steps that have times,
-    of the rank that computed longest in them (slowest_rank), and their overlap ratio. The first one
-    prepares much, and counts only where it is alone. src/cost/busy.h (RunBusyTimes) does the same."""
+    """Returns the busy times that hidup prints for a run, from read_spans(): means over the timed steps, of
+    the rank that computed longest in them (slowest_rank), and their overlap ratio. The first step prepares
+    much, and counts only if it is the only one. src/cost/busy.h (RunBusyTimes) does the same."""
     timed = numpy.flatnonzero(~numpy.isnan(spans["compute_s"][:, 0]))
     steps = timed[1:] if len(timed) > 1 else timed
     means = {name: values[steps].mean(axis=0) for name, values in spans.items()}
@@ -121,8 +121,8 @@ def memory(path):
 
 
 def loads(path):
-    """Of a model with experts: imbalance (greatest load over mean, mean of steps and layers) and the
-    share of tokens that found no slot."""
+    """Returns, for a model with experts, imbalance (greatest load over mean, mean of steps and layers) and
+    the share of tokens without a slot."""
     try:
         steps = expert_loads.read(path)
     except KeyError:
@@ -133,8 +133,8 @@ def loads(path):
 
 
 def short_names(paths):
-    """What tells the files apart, for legends and tables: names without ending, with folders where
-    names alone are equal."""
+    """Returns distinct names for legends and tables: names without ending, with folders where names alone are
+    equal."""
     names = [os.path.splitext(os.path.basename(path))[0] for path in paths]
     if len(set(names)) == len(names):
         return names
@@ -143,7 +143,7 @@ def short_names(paths):
 
 
 def seconds(value):
-    """As text with a unit that fits: "31.85 ms"."""
+    """Returns a time as text with a fitting unit: "31.85 ms"."""
     if value is None:
         return "–"
     for factor, unit in ((1, "s"), (1e3, "ms"), (1e6, "µs")):
@@ -153,7 +153,7 @@ def seconds(value):
 
 
 def size(value):
-    """Bytes as text: "23.87 MiB"."""
+    """Returns bytes as text: "23.87 MiB"."""
     if value is None:
         return "–"
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):

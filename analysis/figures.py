@@ -1,4 +1,4 @@
-"""What all figures share: their style, colours and names, and how many points they draw.
+"""Shared by all figures: their style, colours and names, and the number of points that they draw.
 
     figure, axes = figures.new(rows=2)
     figures.legend(axes)
@@ -19,15 +19,14 @@ import numpy  # noqa: E402
 from matplotlib.backend_bases import FigureCanvasBase  # noqa: E402
 from matplotlib.ticker import LogFormatter  # noqa: E402
 
-# Okabe and Ito (2008): told apart with any kind of colour vision. Yellow is left out, it is too pale
-# for lines.
+# Okabe and Ito (2008): distinct with any kind of colour vision. Yellow is left out as too pale for lines.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-# What has the same meaning in all figures has the same colour.
+# The same meaning has the same colour in all figures.
 COMPUTE, HIDDEN, EXPOSED, IDLE, WALL = "#0072b2", "#56b4e9", "#d55e00", "#d0d0d0", "#000000"
 MARKERS = "osD^vPX"
 LINES = ("-", "--", "-.", ":")
 
-MOST_POINTS = 4000  # of a line; more are not seen, and make large files
+MOST_POINTS = 4000  # of a line; more are invisible, and make large files
 
 STYLE = {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, "axes.grid": True,
          "grid.alpha": 0.25, "axes.axisbelow": True, "legend.frameon": False, "lines.linewidth": 1.4,
@@ -39,23 +38,23 @@ STYLE = {"font.size": 11, "axes.spines.top": False, "axes.spines.right": False, 
 def style(**changes):
     """Sets the style with these changes; new() sets it without."""
     plt.rcParams.update({**STYLE, **changes})
-    warnings.filterwarnings("ignore", message="Glyph .* missing")  # names may be of any script
+    warnings.filterwarnings("ignore", message="Glyph .* missing")  # names may have any script
 
 
 def new(rows=1, columns=1, size=(9, 4.5), **options):
-    """A figure and its axes, as plt.subplots() returns them; legends outside of the axes fit in."""
+    """Returns a figure and its axes as plt.subplots() does, with room for legends outside of the axes."""
     style()
     return plt.subplots(rows, columns, figsize=size, layout="constrained", **options)
 
 
 def style_of(number):
-    """Colour, marker and kind of line of the number-th curve: different for 7 * 4 curves."""
+    """Returns colour, marker and kind of line of the number-th curve: different for 7 * 4 curves."""
     return {"color": COLOURS[number % len(COLOURS)], "marker": MARKERS[number % len(MARKERS)],
             "linestyle": LINES[number % len(LINES)]}
 
 
 class PlainLogFormatter(LogFormatter):
-    """Labels such as 0.05: those of matplotlib are formulas, which STYLE switches off."""
+    """Labels such as 0.05, since matplotlib's are formulas, which STYLE switches off."""
 
     def _num_to_string(self, x, vmin, vmax):
         return f"{x:g}"
@@ -72,16 +71,16 @@ def logarithmic(axes, which):
 
 
 def legend(axes, **options):
-    """The legend, right of the axes."""
+    """Draws and returns the legend, right of the axes."""
     return axes.legend(**{"loc": "upper left", "bbox_to_anchor": (1.01, 1), "borderaxespad": 0,
                           "fontsize": "small", **options})
 
 
 def thinned(x, y, most=MOST_POINTS):
-    """At most so many points (x, y) of a curve; thinning() is what to say about it.
+    """Returns at most `most` points (x, y) of a curve; thinning() has the text about it.
 
-    Beyond `most`, the least and the greatest value of every stretch of equally many points are
-    kept, at their places: outliers stay. NaN is kept where a whole stretch has nothing else.
+    Beyond `most`, only the least and the greatest value of every stretch of equally many points stay,
+    at their places, so outliers do. NaN stays where a whole stretch has nothing else.
     """
     x, y = numpy.asarray(x), numpy.asarray(y, dtype=float)
     if len(x) <= most:
@@ -97,19 +96,19 @@ def thinned(x, y, most=MOST_POINTS):
 
 
 def stretch_of(points, most=MOST_POINTS):
-    """How many points of a curve two of thinned() stand for."""
+    """Returns the number of a curve's points that two of thinned() stand for."""
     return -(-2 * points // most)
 
 
 def thinning(steps):
-    """What the label of an axis of steps says about curves of so many steps."""
+    """Returns the text about curves of so many steps, for the label of their axis."""
     if steps <= MOST_POINTS:
         return ""
     return f"of every {stretch_of(steps)} steps, the least and the greatest value are drawn"
 
 
 def add_out(parser):
-    """The option -o of commands that draw; its value is a path without .png and .svg, or None."""
+    """Adds the option -o of commands that draw; its value is a path without .png and .svg, or None."""
     parser.add_argument("-o", "--out", type=_stem, metavar="NAME",
                         help="writes NAME.png and NAME.svg; default: beside the first file")
 
@@ -124,25 +123,25 @@ def _stem(text):
 
 
 def default_name(paths, what):
-    """The name of a figure of these files without ending: beside the first one."""
+    """Returns the name of a figure of these files without ending: beside the first one."""
     if len(paths) == 1:
         return f"{os.path.splitext(paths[0])[0]}-{what}"
     return os.path.join(os.path.dirname(paths[0]), what)
 
 
 def save(figure, out):
-    """Writes OUT.png and OUT.svg, prints and returns their names."""
+    """Writes OUT.png and OUT.svg; prints and returns their names."""
     names = [f"{out}.png", f"{out}.svg"]
     for name in names:
         figure.savefig(name, metadata={"Date": None} if name.endswith(".svg") else None)
-        figure.set_layout_engine("none")  # stays as it is now, which saves time
+        figure.set_layout_engine("none")  # freezes the layout, which saves time
         print(name)
     plt.close(figure)
     return names
 
 
 def inline_svg(figure, name):
-    """The figure as SVG text for an HTML page. Its ids begin with `name`: a page has several."""
+    """Returns the figure as SVG text for an HTML page; `name` begins its ids, as a page has several."""
     file = io.StringIO()
     figure.savefig(file, format="svg", metadata={"Date": None})
     plt.close(figure)

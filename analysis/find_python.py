@@ -1,14 +1,14 @@
-"""Finds a Python that has what a script imports: the one that runs it, or Debian's."""
+"""Finds a Python with the modules that a script imports: the running one, or Debian's."""
 
 import os
 import sys
 
-DEBIAN = "/usr/bin/python3"  # jobs/install.sh installs for it; another one may be first in PATH
+DEBIAN = "/usr/bin/python3"  # jobs/install.sh installs for it; PATH may have another one first
 
 
 def that_has(module):
-    """For a module that could not be imported: starts the program again under Debian's Python. Where
-    that runs already, or there is none, prints what to install and ends with 2."""
+    """Starts the program again under Debian's Python, after a module could not be imported. If that one is
+    already running, or missing, prints what to install and exits with 2."""
     if sys.prefix != "/usr" and os.access(DEBIAN, os.X_OK):
         sys.stdout.flush()
         os.execv(DEBIAN, [DEBIAN, *sys.orig_argv[1:]])

@@ -9,11 +9,11 @@ is the loss. forward(tokens, targets), with an argument of that name, returns th
 others. tokens and targets are int64 [batch, sequence], 8 and 128 above. With --input
 8x3x32x32:float32 the first argument is images, and targets are int64 [batch].
 
-torch.export says which ATen operators the model calls. They become operations of hidup; what has no
-counterpart is an error that names the node and its line in the model's source. A parameter starts with
-the distribution of its values in the model: zeros, ones, uniform or normal. Beside model.txt the file
-model.yaml is a deck that trains it, unless there is one, and model.map.json says which parameters of PyTorch each one of the graph is (torch_graph/exchange.py takes
-values from one to the other).
+torch.export lists the ATen operators that the model calls. They become operations of hidup; an operator
+without a counterpart is an error that names the node and its line in the model's source. A parameter
+starts with the distribution of its values in the model: zeros, ones, uniform or normal. The program also
+writes model.yaml, a deck that trains the graph, unless it exists, and model.map.json, which maps each
+parameter of the graph to those of PyTorch (torch_graph/exchange.py converts their values).
 
 Needs PyTorch 2.6 or later and numpy.
 """
@@ -37,7 +37,7 @@ def input_shape(text):
 
 
 def make_model(text):
-    """Calls MODULE:FUNCTION; the module is also looked for in the working directory."""
+    """Calls MODULE:FUNCTION; the module may also lie in the working directory."""
     name, _, function = text.partition(":")
     if not function:
         sys.exit(f"from_torch: expected MODULE:FUNCTION, found {text}")
@@ -67,7 +67,7 @@ def main():
         nodes = export(model, arguments.input)
     except NotSupported as error:
         sys.exit(f"from_torch: {error}")
-    except Exception as error:  # of PyTorch, of many kinds
+    except Exception as error:  # PyTorch raises many kinds
         sys.exit(f"from_torch: torch.export cannot read the model: {error}")
     try:
         graph, loss = translate(nodes, re.sub(r"\W", "_", arguments.model.partition(":")[2]))

@@ -35,23 +35,23 @@ SWMR_WRITTEN = 4  # flag of an HDF5 file: is written for readers, or its writer 
 
 
 def open_file(path):
-    """The open h5py.File; the writer may go on writing."""
+    """Returns the open h5py.File; the writer may go on writing."""
     if not os.path.isfile(path):
         raise FileNotFoundError(f"{path}: no such file")
     flags = _check_length(path)
     try:
-        # In this mode h5py waits where a checksum is wrong, forever in a file that nobody writes.
+        # In this mode h5py waits where a checksum is wrong, forever in a file without a writer.
         return h5py.File(path, "r", swmr=bool(flags & SWMR_WRITTEN))
     except (OSError, RuntimeError, ValueError) as error:
         raise OSError(f"{path}: not a readable HDF5 file, or one being created ({error})") from error
 
 
 def _check_length(path):
-    """The flags of an HDF5 file, whose length is checked: h5py takes what is missing of a file that
-    was killed for zeros. A file that is not of the version that hidup writes is left to h5py."""
+    """Returns the flags of an HDF5 file and checks its length: h5py reads the missing part of a killed run's
+    file as zeros. A file of another version than hidup writes is left to h5py."""
     with open(path, "rb") as file:
         head = file.read(36)
-        size = os.fstat(file.fileno()).st_size  # after the head, which says what is there
+        size = os.fstat(file.fileno()).st_size  # after the head, which has the length
     if len(head) < 36 or head[:8] != b"\x89HDF\r\n\x1a\n" or head[8] != 3:
         return SWMR_WRITTEN
     expected = int.from_bytes(head[28:36], "little")
@@ -62,8 +62,8 @@ def _check_length(path):
 
 @contextlib.contextmanager
 def reading(path):
-    """The open file, for a with statement. What h5py says about a part that is missing or damaged
-    becomes an error that names the file."""
+    """Opens the file, for a with statement. h5py's error about a missing or damaged part becomes an error
+    that names the file."""
     with open_file(path) as file:
         try:
             yield file
@@ -75,10 +75,10 @@ def reading(path):
 
 
 def segments(path):
-    """The files of a training that ends with this one, the earliest first: a list of (path, last
+    """Returns the files of a training that ends with this one, the earliest first: a list of (path, last
     step that counts). That step is None where all of the file's steps count.
 
-    A file that is missing or cannot be read is a warning on stderr; what was before it is left out.
+    A file that is missing or cannot be read is a warning on stderr; earlier files are left out.
     """
     found, last = [(path, None)], None
     while True:
@@ -105,7 +105,7 @@ def _warn_once(message):
 
 
 def _joined(path, join, read_one):
-    """Concatenates the data frames, by step, of all segments, or takes that of this file only."""
+    """Concatenates the data frames, by step, of all segments, or reads this file only."""
     if not join:
         return read_one(path)
     frames = [(read_one(each), last) for each, last in segments(path)]
@@ -114,16 +114,16 @@ def _joined(path, join, read_one):
 
 
 def read(path, join=True):
-    """A data frame by step: /iterations, and mean and maximum over the ranks of /ranks.
+    """Returns a data frame by step: /iterations, and mean and maximum over the ranks of /ranks.
 
-    A step whose row is not complete yet is left out. With `join`, the steps of the runs before, from
-    which this one goes on, come first.
+    A step whose row is not complete yet is left out. With `join`, the steps of the earlier runs that
+    this one resumed come first.
     """
     return _joined(path, join, _read_steps)
 
 
 def read_validation(path, join=True):
-    """The validation losses: a data frame by step with the column loss; empty if there are none.
+    """Returns the validation losses: a data frame by step with the column loss; empty if there are none.
 
     `join` as in read().
     """
@@ -150,7 +150,7 @@ def _read_steps(path):
 
 
 def read_spans(path):
-    """Arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s; steps as in read() of this
+    """Returns arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s; steps as in read() of this
     file only. NaN where a step was not timed (cluster.device.timed_every)."""
     with reading(path) as file:
         spans = _spans(path, file)
@@ -164,7 +164,7 @@ def _spans(path, file):
 
 
 def _columns(path, file, group):
-    """The columns of a group by name. All timing files have those of COLUMNS, and may have more."""
+    """Returns the columns of a group by name. All timing files have those of COLUMNS, and may have more."""
     for name in COLUMNS[group]:
         if part(path, file, f"{group}/{name}").ndim != 1:
             raise OSError(f"{path}: /{group}/{name} is not a column")
@@ -172,16 +172,16 @@ def _columns(path, file, group):
 
 
 def part(path, file, name):
-    """The group or dataset, which all timing files have."""
+    """Returns a group or dataset that all timing files have."""
     if name not in file:
         raise KeyError(f"{path}: no /{name}: not the timing file of a run")
     return file[name]
 
 
 def read_experts(path):
-    """The load of every expert in every step: a data frame by (step, layer, expert).
+    """Returns the load of every expert in every step: a data frame by (step, layer, expert).
 
-    Columns: tokens, how many chose the expert; dropped, how many of these found no slot.
+    Columns: tokens, the number that chose the expert; dropped, the number of these without a slot.
     Layers are those with experts, numbered from 0. A step whose row is not complete yet is left
     out. Raises KeyError if the model has no experts.
     """
@@ -198,7 +198,7 @@ def read_experts(path):
 
 
 def read_table(path, group):
-    """The equally long columns of a group, "program" or "timeline", as a data frame."""
+    """Returns the equally long columns of a group, "program" or "timeline", as a data frame."""
     with reading(path) as file:
         columns = {name: data.asstr()[:] if h5py.check_string_dtype(data.dtype) else data[:]
                    for name, data in _columns(path, file, group).items()}
@@ -209,17 +209,17 @@ def read_table(path, group):
 
 
 def timeline_steps(path):
-    """The steps whose timelines are complete, ascending. Raises KeyError if there are none."""
+    """Returns the steps whose timelines are complete, ascending. Raises KeyError if there are none."""
     with reading(path) as file:
         return list(_timeline_rows(path, file))
 
 
 def read_timeline(path, step=None):
-    """The events of a step (default: the last one that has a timeline), sorted by start.
+    """Returns the events of a step (default: the last one that has a timeline), sorted by start.
 
-    A data frame with the columns of /timeline (step, rank, instruction, start_s, end_s) and those
-    of /program for the event's instruction. Raises KeyError if the step has no timeline, or none
-    that is complete yet.
+    The data frame has the columns of /timeline (step, rank, instruction, start_s, end_s) and those
+    of /program for the event's instruction. Raises KeyError if the step has no timeline, or no
+    complete one yet.
     """
     with reading(path) as file:
         rows = _timeline_rows(path, file)
@@ -235,8 +235,8 @@ def read_timeline(path, step=None):
 
 
 def read_prediction(path):
-    """The predicted timeline of a step, as read_timeline() has those of ranks: times are since the
-    step's start, rank is -1. None if the run had no prediction."""
+    """Returns the predicted timeline of a step in the form of read_timeline(): times are since the step's
+    start, rank is -1. None if the run had no prediction."""
     program = read_table(path, "program")
     if not {"predicted_start_s", "predicted_s"} <= set(program):
         return None
@@ -246,20 +246,20 @@ def read_prediction(path):
 
 
 def is_plan(path):
-    """Whether the file is meant to hold what `hidup explain --json` prints: by its name, or by its
-    first character."""
+    """Returns True if the file should be output of `hidup explain --json`, by its name or by its first
+    character."""
     if path.endswith(".json"):
         return True
     try:
         with open(path, "rb") as file:
             return file.read(64).lstrip().startswith(b"{")
     except OSError:
-        return False  # who reads it says why
+        return False  # reading it gives the reason
 
 
 def read_plan(path):
-    """What `hidup explain --json` printed to a file: its object, and the predicted timeline as
-    read_prediction() has that of a run."""
+    """Reads a file with output of `hidup explain --json`: returns its object, and the predicted timeline in
+    the form of read_prediction()."""
     with open(path, encoding="utf-8") as file:
         try:
             plan = json.load(file)
@@ -271,13 +271,13 @@ def read_plan(path):
 
 
 def listed(numbers):
-    """Numbers for a message: all of them, or the first and the last ones of many."""
+    """Returns numbers for a message: all of them, or the first and the last ones of many."""
     texts = [str(number) for number in numbers]
     return ", ".join(texts if len(texts) <= 12 else [*texts[:6], "...", *texts[-3:]])
 
 
 def _timeline_rows(path, file):
-    """Where the complete timelines are: slices of /timeline's rows by step."""
+    """Returns the places of the complete timelines: slices of /timeline's rows by step."""
     if "timeline" not in file:
         raise KeyError(f"{path}: holds no timeline")
     length = min(len(data) for data in _columns(path, file, "timeline").values())
@@ -291,7 +291,7 @@ def _timeline_rows(path, file):
 
 
 def union(intervals):
-    """The times [n, 2] (start, end) that lie in any of the intervals: ascending, disjoint."""
+    """Returns the times [n, 2] (start, end) that lie in any of the intervals: ascending, disjoint."""
     intervals = numpy.asarray(intervals, dtype=float).reshape(-1, 2)
     start, end = intervals[numpy.argsort(intervals[:, 0], kind="stable")].T
     reached = numpy.maximum.accumulate(end)
@@ -301,7 +301,7 @@ def union(intervals):
 
 
 def difference(intervals, others):
-    """The times in the union of `intervals` that are in none of `others`, as union() returns."""
+    """Returns the times in the union of `intervals` and in none of `others`, in the form of union()."""
     intervals, others = union(intervals), union(others)
     # Both cut the axis into pieces, each of which is inside or outside as a whole.
     cuts = numpy.unique(numpy.concatenate([intervals.ravel(), others.ravel()]))
@@ -315,23 +315,23 @@ def difference(intervals, others):
 
 
 def stream_intervals(events, stream):
-    """The intervals [n, 2] of the events in a stream, "compute" or "comm"."""
+    """Returns the intervals [n, 2] of the events in a stream, "compute" or "comm"."""
     return events.loc[events["stream"] == stream, ["start_s", "end_s"]].to_numpy()
 
 
 def exposed_intervals(events):
-    """The intervals [n, 2] in which only communication ran; `events` are those of one rank."""
+    """Returns the intervals [n, 2] in which only communication ran; `events` are those of one rank."""
     return difference(stream_intervals(events, "comm"), stream_intervals(events, "compute"))
 
 
 def overlap_ratio(comm_s, exposed_comm_s):
-    """The part of communication time that computation hides, over all communication time: 1 where all
-    of it is hidden, 0 where nothing is, NaN where nothing was sent. src/cost/busy.h has the same."""
+    """Returns the part of communication time that computation hides, over all of it: 1 where all is hidden, 0
+    where none is, NaN where nothing was sent. src/cost/busy.h has the same."""
     return (comm_s - exposed_comm_s) / comm_s if comm_s > 0 else numpy.nan
 
 
 def busy_times(events):
-    """How long each rank's streams were busy in a step: a data frame by rank, in seconds.
+    """Returns the busy times of each rank's streams in a step: a data frame by rank, in seconds.
 
     Columns: compute_s, comm_s, exposed_comm_s as in /ranks; wall_s, from the first event's start
     to the last one's end; idle_s, the part of it in which nothing ran; overlap, overlap_ratio().
@@ -351,25 +351,25 @@ def busy_times(events):
 
 
 def read_strategy(path):
-    """The strategy's text and attributes (name, hash, ...) as a dictionary."""
+    """Returns the strategy's text and attributes (name, hash, ...) as a dictionary."""
     with reading(path) as file:
         return {"text": part(path, file, "strategy/text").asstr()[()], **file["strategy"].attrs}
 
 
 def read_attributes(path):
-    """The root attributes as a dictionary."""
+    """Returns the root attributes as a dictionary."""
     with reading(path) as file:
         return dict(file.attrs)
 
 
 def read_inputs(path):
-    """The texts under /input by name: model_deck, cluster_deck, resolved."""
+    """Returns the texts under /input by name: model_deck, cluster_deck, resolved."""
     with reading(path) as file:
         return {name: text.asstr()[()] for name, text in file.get("input", {}).items()}
 
 
 def read_memory(path):
-    """Arrays [ranks] in bytes by name: peak_bytes, parameter_bytes; those that the file has."""
+    """Returns arrays [ranks] in bytes by name: peak_bytes, parameter_bytes; those that the file has."""
     with reading(path) as file:
         return {name: file[f"ranks/{name}"][:] for name in ("peak_bytes", "parameter_bytes")
                 if f"ranks/{name}" in file}

@@ -3,7 +3,7 @@
 import html
 import re
 
-LONGEST = 200_000  # characters of a text that a page has
+LONGEST = 200_000  # characters of a text on a page
 
 STYLE = """
 body { font: 15px/1.45 sans-serif; margin: 2em auto; max-width: 76em; padding: 0 1em;
@@ -22,17 +22,17 @@ pre { background: #f4f4f4; padding: 0.8em; overflow-x: auto; font-size: 0.85em; 
 .warnings { border-left: 4px solid #d55e00; padding: 0.2em 0 0.2em 1em; }
 details { margin: 0.4em 0; } summary { cursor: pointer; }
 """
-# Whatever gets into the page, a browser loads nothing and runs nothing.
+# Under this policy a browser loads nothing and runs nothing, whatever the page contains.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def text(value):
-    """Escaped; control characters, which HTML does not allow, are replaced."""
+    """Escapes a text and replaces control characters, which HTML does not allow."""
     return html.escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]", "\ufffd", str(value)))
 
 
 def table(head, rows):
-    """`rows` are lists of cells; a row of a single cell is a heading of those below."""
+    """Returns a table; `rows` are lists of cells; a single cell is a heading for the rows below it."""
     parts = ['<div class="scroll"><table>']
     if head:
         parts.append("<thead><tr>" + "".join(f"<th>{text(cell)}</th>" for cell in head) +
@@ -59,14 +59,14 @@ def bullets(lines):
 
 
 def folded(title, content):
-    """A text, folded away."""
+    """Returns a text, folded away."""
     cut = note(f"The first {LONGEST:,} of {len(content):,} characters.") if len(
         content) > LONGEST else ""
     return fold(title, f"{cut}<pre>{text(content[:LONGEST])}</pre>")
 
 
 def fold(title, inner):
-    """HTML, folded away."""
+    """Returns HTML, folded away."""
     return f"<details><summary>{text(title)}</summary>{inner}</details>"
 
 

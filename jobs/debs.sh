@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Gathers what hidup is built with, for a machine where nothing can be installed nor fetched: the
-# Debian 12 packages, downloaded with apt-get (no root needed) and unpacked in a folder, without
-# documentation and static libraries. Compiler, CMake, Ninja, Python and CUDA must be on that machine.
+# Gathers hidup's dependencies for a machine where nothing can be installed or fetched: Debian 12
+# packages, downloaded with apt-get (no root needed) and unpacked in a folder, without documentation
+# and static libraries. Compiler, CMake, Ninja, Python and CUDA must be on that machine.
 #
-#   jobs/debs.sh FOLDER     makes FOLDER and FOLDER.tar.gz, for where size counts
+#   jobs/debs.sh FOLDER     makes FOLDER and FOLDER.tar.gz, a smaller copy
 #
 # There, HIDUP_PREFIX=FOLDER (or FOLDER.tar.gz) jobs/gpu.sh does the rest; by hand,
 # `source FOLDER/environment.sh` and the usual commands. The machine must be an x86-64 Linux with
@@ -21,8 +21,8 @@ if [[ -n $(ls -A "$prefix") ]]; then
   exit 2
 fi
 
-# What is linked or included, and the libraries that it needs in turn, but for what every machine
-# with a compiler has. Of Open MPI not what drives networks: this is for one machine.
+# Packages that are linked or included, with the libraries that they need, except those of every machine with
+# a compiler. Open MPI's network drivers are left out, since this is for one machine.
 wanted=(openmpi-bin libopenmpi-dev libhdf5-dev libyaml-cpp-dev libfmt-dev libcli11-dev
         nlohmann-json3-dev libdnnl-dev libisal-dev libjemalloc-dev libgtest-dev libgmock-dev)
 ours='^(lib.*[0-9].*|openmpi-common|zlib1g|ocl-icd-libopencl1)$'
@@ -44,7 +44,7 @@ trap 'rm -r "$downloads"' EXIT
 for package in "$downloads"/*.deb; do
   dpkg-deb --extract "$package" "$prefix"
 done
-# Both layouts of the file system: some packages have /lib, some /usr/lib.
+# Packages use either layout of the file system: some have /lib, some /usr/lib.
 if [[ -d $prefix/lib ]]; then
   cp -a "$prefix/lib/." "$prefix/usr/lib/"
   rm -r "${prefix:?}/lib"
@@ -56,7 +56,7 @@ rm -f "$prefix"/usr/bin/{osh*,shmem*,mpif*,*java*,orte-*,ompi-*}
 rm -f "$libraries"/openmpi/lib/openmpi3/mca_*{ofi,openib,psm,psm2,ucx,usnic,oshmem,spml}*
 find "$prefix" -name '*.a' ! -name 'libgtest*.a' ! -name 'libgmock*.a' -delete
 
-# Libraries that nothing needs of what is kept: other languages', and networks'.
+# Libraries for other languages and for networks are removed, because no remaining file needs them.
 mapfile -t pending < <(find "$prefix/usr/bin" -type f
                        find "$libraries" -mindepth 2 -type f -name '*.so*'
                        realpath "$libraries"/lib{mpi,hdf5_serial,yaml-cpp,fmt,dnnl,isal,jemalloc}.so.[0-9]*)
@@ -79,7 +79,7 @@ find "$libraries" -maxdepth 1 -type f -name '*.so*' | while read -r file; do
 done
 find "$prefix" -xtype l -delete
 
-# Names that Debian chooses when it installs.
+# Debian creates these names during the installation.
 for name in mpirun mpiexec mpicc; do
   ln -sf "$name.openmpi" "$prefix/usr/bin/$name"
 done

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Everything there is to run on a machine with a GPU, the most telling first: builds for that GPU,
+# Runs everything for a machine with a GPU, the most informative parts first: builds for that GPU,
 # runs the tests natively, compares whole runs with those on CPUs, looks for wrong accesses and
 # races in the kernels, and takes times. Leaves one report with its logs in a folder.
 #
-#   jobs/gpu.sh [PART...]      without any all of them, in this order:
+#   jobs/gpu.sh [PART...]      by default all parts, in this order:
 #     build      for this GPU, and for CPUs
 #     doctor     the machine, and the versions of libraries
 #     test       of kernels, device and strategies; whole runs: golden values, precisions, CUDA
@@ -14,23 +14,23 @@
 #     peer       training steps beside PyTorch's
 #     graph      training steps with the CUDA graph, with times in every step of it, and without
 #     ncu        Nsight Compute on the three operations that are furthest above their floors
-#   jobs/gpu.sh configure      of build only its first steps, which compile nothing
-#   jobs/gpu.sh --next         those that have not run yet, as many as fit in 9 minutes: say it again
-#                              until all have run, where a command may take 10 minutes
+#   jobs/gpu.sh configure      only the first steps of build, which compile nothing
+#   jobs/gpu.sh --next         parts that have not run yet, as many as fit in 9 minutes; repeat it until
+#                              all have run, where a command may take 10 minutes
 #   jobs/gpu.sh --limits       the seconds that each part may take; together less than 30 minutes
 #
-#   HIDUP_REPORT=FOLDER        where the report goes (default out/gpu); parts add to it, and FOLDER.tar.gz
+#   HIDUP_REPORT=FOLDER        the report's folder (default out/gpu); parts add to it, and FOLDER.tar.gz
 #                              has all of it after each part
-#   HIDUP_PREFIX=FOLDER|FILE   for a machine without network: what jobs/debs.sh made. A FILE is unpacked in
+#   HIDUP_PREFIX=FOLDER|FILE   output of jobs/debs.sh, for a machine without network. A FILE is unpacked in
 #                              out/prefix, where later calls find it without HIDUP_PREFIX
 #   HIDUP_JOBS=N               of the build and of tests at a time (default: the cores)
 #   HIDUP_LIMIT=SECONDS        of each part, instead of its own
 #
 # Needs CUDA (nvcc, cuBLASLt; compute-sanitizer and ncu for their parts), a C++20 compiler, CMake
 # 3.25, Ninja, and python3 with h5py and numpy (with PyTorch and PyYAML for attention and peer). The
-# machine need not be Debian: without HIDUP_PREFIX the libraries of README.md must be there. The
-# limits are for 16 cores. At any time all that is known is in the report, should the machine be
-# taken away. The exit code is 1 where a part failed. After a failed build no other part runs.
+# machine need not be Debian: without HIDUP_PREFIX it must have the libraries of README.md. The limits
+# are for 16 cores. The report always has all results so far, in case the machine is taken away. The
+# exit code is 1 where a part failed. After a failed build no other part runs.
 # shellcheck disable=SC2317 # parts are called by their names
 set -euo pipefail
 
@@ -44,9 +44,9 @@ say() { # Markdown lines, into the report
   printf '%s\n' "$@" >>"$report/report.md"
 }
 
-# run TITLE LOG SHOW COMMAND...: all output goes to the log and on. Lines that match SHOW (as sed -E
-# has it) go to the report as they come, as code; with SHOW = table all lines, as Markdown; with
-# SHOW = none no line. Ended when the part's time is over, and after $each seconds where that is set.
+# run TITLE LOG SHOW COMMAND...: all output goes to the log and to stdout. Lines that match SHOW (in sed -E's
+# form) go to the report at once, as code; with SHOW = table all lines, as Markdown; with SHOW = none no line.
+# The command is ended when the part's time is over, and after $each seconds if that is set.
 run() {
   local title=$1 log=$report/$2 show=$3 status=0 start=$SECONDS
   if [[ $part == @(configure|build) ]] && ((part_failed)); then
@@ -83,12 +83,12 @@ ended() {
   part_failed=1
 }
 
-archive() { # all of the report so far, without the profiles, which later calls use
+archive() { # the report so far, without the profiles, which later calls use
   tar -C "${report%/*}" --exclude="${report##*/}/cache" -czf "$report.tar.gz.new" "${report##*/}"
   mv "$report.tar.gz.new" "$report.tar.gz"
 }
 
-has() { # TOOL; says so where it is not there
+has() { # TOOL; reports a missing one
   command -v "$1" >/dev/null || {
     say "" "$1 is not there: **skipped**."
     return 1
@@ -98,7 +98,7 @@ has() { # TOOL; says so where it is not there
 part_configure() {
   local architecture
   architecture=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -1 | tr -d .)
-  # Warnings of compilers that we do not know are no reason to stop here.
+  # Warnings of unknown compilers are no reason to stop here.
   run "Configure for CPUs" build.log none cmake --preset cpu -DHIDUP_TESTS=OFF -DHIDUP_WERROR=OFF
   run "Configure for sm_$architecture" build.log none cmake --preset cuda -DHIDUP_TESTS=ON \
     -DHIDUP_CUDA_ARCHITECTURES="$architecture" -DCMAKE_CUDA_FLAGS=-lineinfo -DHIDUP_WERROR=OFF \
@@ -124,7 +124,7 @@ part_doctor() {
 part_test() {
   local test
   whole_runs golden precision
-  # Whole binaries: ctest would start CUDA anew for each of their cases.
+  # Whole binaries run, because ctest would start CUDA anew for each of their cases.
   for test in kernels device strategies/executor strategies/rules strategies; do
     run "Unit tests on the GPU: $test" test.log "$gtest" \
       "build-cuda/tests/${test%/*}/test_${test##*/}" --gtest_brief=1
@@ -144,7 +144,7 @@ whole_runs() { # TEST...
   done
 }
 
-# The products are the library's, whose kernels are not ours to look at, and many.
+# Products are not checked: the library's kernels are not ours, and they are many.
 part_sanitize() {
   local tool first='Attention*:*Norm*:CrossEntropy*'
   has compute-sanitizer || return 0
@@ -189,13 +189,13 @@ part_peer() {
   done
 }
 
-measured() { # what that edit (sed -E) finds first among the times of kernels, if there are any
+measured() { # the first match of that edit (sed -E) among the times of kernels, if any
   if [[ -e $report/kernels.log ]]; then
     sed -nE "$1" "$report/kernels.log" | sed -n 1p
   fi
 }
 
-# Its utilization is that of the large product's rate, if kernels has measured it.
+# The utilization uses the large product's rate, if kernels has measured it.
 part_graph() {
   local graph timed rate
   rate=$(measured 's/^A product of .* in bf16: ([0-9.e+-]*) Tflop.*/\1/p')

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Installs the Debian 12 packages that hidup needs and that are missing, with
-# apt-get, as root or through sudo. With nothing missing apt is not touched.
-# Any other system is told the packages' names and left as it is.
+# Installs hidup's missing Debian 12 packages with apt-get, as root or through sudo. With
+# nothing missing it does not call apt. On other systems it prints the packages' names and
+# changes nothing.
 #
 #   jobs/install.sh            to build, run and plot
-#   jobs/install.sh --tests    and what tests/run.sh uses
-#   jobs/install.sh --testbed  and what jobs/testbed/ uses: several hosts, and Slurm
-#   jobs/install.sh --golden   and PyTorch, to compute the golden values anew
+#   jobs/install.sh --tests    also the packages of tests/run.sh
+#   jobs/install.sh --testbed  also those of jobs/testbed/: several hosts, and Slurm
+#   jobs/install.sh --golden   also PyTorch, to compute the golden values anew
 set -euo pipefail
 
 packages=(

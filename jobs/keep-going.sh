@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Trains one deck with mpirun and goes on with what is left when a rank or a host is lost: asks which
-# hosts still answer, and starts again on those from the newest checkpoint.
+# Trains one deck with mpirun and continues with the remaining hosts when a rank or a host is lost: asks
+# which hosts still answer, and starts again on those from the newest checkpoint.
 #
 #   jobs/keep-going.sh N DECK --cluster CLUSTER [options of hidup train]...
 #   HOSTFILE=hosts jobs/keep-going.sh 32 DECK --cluster CLUSTER --set train.checkpoint.every=5min
 #
 # N ranks. The deck should write checkpoints (train.checkpoint), and the mesh needs an axis of size
-# auto, so that fewer ranks fit it. Where no --out is given, it is out/DECK-TIME.h5.
+# auto, so that fewer ranks fit it. The default --out is out/DECK-TIME.h5.
 #
-#   HOSTFILE  hosts as mpirun's --hostfile has them: "NAME slots=RANKS" a line. Hosts without slots
+#   HOSTFILE  hosts in the form of mpirun's --hostfile: "NAME slots=RANKS" a line. Hosts without slots
 #             share the ranks evenly. Without it all ranks are on this machine
 #   AGENT     asks a host: "$AGENT HOST true". Default: ssh without passwords, 3 s to connect
-#   LIMIT     how many starts in a row may fail before a newer checkpoint is there; default 3
+#   LIMIT     starts in a row that may fail before a newer checkpoint exists; default 3
 #   HIDUP     the program; default: build/hidup of this repository
 #
 # SIGUSR1, SIGTERM and SIGINT stop the training after a checkpoint, with exit code 7; a second one
@@ -43,7 +43,7 @@ if [[ " ${train[*]} " != *" --out "* ]]; then
   train+=(--out "out/$(basename "$2" .yaml)-$(date -u +%Y%m%d-%H%M%S).h5")
 fi
 
-# Hosts in the order of the file, and how many ranks each one has.
+# Hosts in the order of the file, and the number of ranks of each.
 hosts=() slots=()
 
 read_hosts() {
@@ -62,7 +62,7 @@ read_hosts() {
   ((left == 0)) || usage "the hosts in $HOSTFILE have slots for $((ranks - left)) of $ranks ranks"
 }
 
-# Keeps the hosts that answer. True where one was lost.
+# Removes hosts that do not answer. Succeeds where one was lost.
 ask_hosts() {
   local pids=() kept=() kept_slots=() i
   for i in "${!hosts[@]}"; do
@@ -85,7 +85,7 @@ ask_hosts() {
   ((${#hosts[@]} < before))
 }
 
-# What is printed passes here: whether a step ended, from which one it resumed, whether a rank failed.
+# Reads the output on its way: whether a step ended, the step resumed from, a rank's failure.
 watch() {
   local line
   while IFS= read -r line; do
@@ -99,7 +99,7 @@ watch() {
         line=${line#*resumes from *, step }
         echo "${line%%[!0-9]*}" >"$state/resumed"
         ;;
-      "with errorcode "*)  # of MPI_Abort: a rank failed by itself
+      "with errorcode "*)  # from MPI_Abort: a rank failed by itself
         line=${line//[!0-9]/}
         end_soon "$line" &
         ;;
@@ -113,12 +113,12 @@ note_first_step() {
   fi
 }
 
-# Since the file was touched.
+# Prints the seconds since the file was touched.
 seconds_since() {
   awk -v now="$(date +%s.%N)" -v then="$(stat --format=%.Y "$1")" 'BEGIN {printf "%.1f", now - then}'
 }
 
-# mpirun waits for ever for a host that does not even close its connections. $1: hidup's exit code.
+# mpirun waits forever for a host that does not even close its connections. $1: hidup's exit code.
 end_soon() {
   local pid
   pid=$(<"$state/pid")
@@ -130,7 +130,7 @@ end_soon() {
   fi
 }
 
-# Runs it once; its exit code is in $code.
+# Runs the training once; $code gets its exit code.
 run_once() {
   local launch=(mpirun -n "$ranks") list i
   if [[ ${#hosts[@]} -gt 0 ]]; then
@@ -141,14 +141,14 @@ run_once() {
   fi
   rm -f "$state/stepped" "$state/code"
   echo 0 >"$state/resumed"
-  # A session of its own: a Ctrl-C reaches this script only, which passes it on as SIGUSR1.
+  # A session of its own keeps Ctrl-C from mpirun: this script gets it and sends SIGUSR1.
   setsid "${launch[@]}" "$hidup" train "${train[@]}" --resume auto \
     > >(watch) 2> >(watch >&2) &
   launched=$!
   echo "$launched" >"$state/pid"
   while
     interrupted=no
-    wait "$launched" 2>/dev/null && code=0 || code=$?  # no word of bash about signals
+    wait "$launched" 2>/dev/null && code=0 || code=$?  # hides bash's messages about signals
     [[ $interrupted == yes ]]
   do :; done
   echo none >"$state/pid"
@@ -178,7 +178,7 @@ while true; do
   case $code in
     0 | 7) exit "$code" ;;
   esac
-  # Of a host that is lost, mpirun makes any exit code, also one that means something else.
+  # After the loss of a host mpirun returns any exit code, even one with another meaning.
   if [[ ${#hosts[@]} -eq 0 ]] || ! ask_hosts; then
     case $code in
       2 | 3 | 4 | 6 | 8 | 9 | 70) exit "$code" ;;

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# From a fresh Debian 12 machine to a trained model and its plot: installs what is
-# missing (as root or through sudo), builds, trains inputs/models/tiny.yaml on two
-# CPU ranks, and draws the loss and the time per step.
+# Takes a fresh Debian 12 machine to a trained model and its plot: installs missing packages (as root or
+# through sudo), builds, trains inputs/models/tiny.yaml on two CPU ranks, and draws the loss and the time per
+# step.
 #
 #   jobs/quickstart.sh [arguments of hidup train]
 #   jobs/quickstart.sh --set data.path=my_text.txt
 #
-# Result: out/quickstart.h5, out/quickstart.png and the trained model in out/quickstart.ckpt, replaced
-# at every run; the last lines say how to go on from it. On two cores: about four minutes the first time, half of it for packages and half for the
-# build, then half a minute. Needs 3 GB of memory, nearly all for the build.
+# Result: out/quickstart.h5, out/quickstart.png and the trained model in out/quickstart.ckpt, replaced at every
+# run; the last lines say how to continue from it. On two cores: about four minutes the first time, half for
+# packages and half for the build, then half a minute. Needs 3 GB of memory, nearly all for the build.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -16,7 +16,7 @@ build=$root/build
 out=$root/out/quickstart
 
 times=()
-# next_part NAME: ends the part before, and says what comes next.
+# next_part NAME: ends the part before, and announces the next one.
 next_part() {
   if [[ -n ${part:-} ]]; then
     times+=("$part $((SECONDS - part_start)) s")
@@ -32,7 +32,7 @@ next_part "install"
 "$root/jobs/install.sh"
 
 next_part "build"
-# A build folder that exists may be one with tests: its options are left as they are.
+# An existing build folder may have tests: its options are left as they are.
 tests=()
 if [[ ! -e $build/CMakeCache.txt ]]; then
   tests=(-DHIDUP_TESTS=OFF)
@@ -58,7 +58,7 @@ echo "plot:        $out.png"
 echo "model:       $checkpoint"
 printf 'time:       '
 printf ' %s' "${times[@]/%/,}" | sed 's/,$/\n/'
-# As typed from here: in the root, paths are short.
+# Paths are relative to the caller's folder; in the root they are short.
 from_here=$([[ $PWD == "$root" ]] || printf '%q/' "$root")
 deck="${from_here}inputs/models/tiny.yaml"
 cluster="--cluster ${from_here}inputs/clusters/laptop.yaml"

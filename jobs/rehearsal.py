@@ -1,19 +1,19 @@
 #!/usr/bin/python3
-"""What jobs/rehearse.sh rehearses: a small model on a small mesh, with the strategy of the real plan
+"""Prepares the rehearsal of jobs/rehearse.sh: a small model on a small mesh, with the strategy of the real plan
 and its ratio of communication to computation.
 
     jobs/rehearsal.py HIDUP DECK CLUSTER N STRATEGY OUT [key=value]...
 
 1. The real plan: the search's (or that of STRATEGY) for DECK on all ranks of CLUSTER.
-2. The small model has 4 layers and the real one's proportions; products get slower in proportion to
-   the width, so that they and all other operations share the computation as they do in the real model.
-3. Every operation and parameter of a small layer gets what the real plan does in the layer at the same
+2. The small model has 4 layers and the real one's proportions; products get slower in proportion to the
+   width, so that all operations have the same parts of the computation as in the real model.
+3. Every operation and parameter of a small layer gets the real plan's choices for the layer at the same
    place: as hints, which the search must keep.
 4. The links of every axis are scaled until the messages along it take the same part of the computation's
    time as in the real plan.
 
-Writes OUT.settings (key=value per line), OUT.yaml (the strategy) and OUT.kept (what is kept, to print).
-SIZES: key=value of the small model alone. Ends with 2 where the plan cannot be kept, or as hidup does.
+Writes OUT.settings (key=value per line), OUT.yaml (the strategy) and OUT.kept (a text about what is kept).
+SIZES: key=value of the small model alone. Exits with 2 where the plan cannot be kept, or as hidup does.
 """
 
 import json
@@ -28,7 +28,7 @@ from analysis.decks import quantity  # noqa: E402
 
 WIDTH, LAYERS, HEADS = 64, 4, 4
 ROUNDS, EXACT, CLOSE = 6, 0.005, 0.05
-LEAST_FLOPS, LINKS = 1e6, (1e3, 1e15)  # what a deck can say
+LEAST_FLOPS, LINKS = 1e6, (1e3, 1e15)  # limits of decks
 RATE = re.compile(r"\b(flops|flops_16bit|memory_bandwidth): *([^\s,}]+)")
 LAYER = re.compile(r"^layers\.(\d+)\.(.*)")
 
@@ -48,7 +48,7 @@ def read(path):
 
 
 class Decks:
-    """The keys of both decks as they are written there, under those of the command line."""
+    """The keys of both decks as written there, overridden by those of the command line."""
 
     def __init__(self, deck, cluster_path, settings):
         self.text = re.sub(r"#.*", "", read(deck))
@@ -74,7 +74,7 @@ class Decks:
                 self.axes[axis[1]][axis[2]] = value
 
     def model(self, key, default=None):
-        """The value of a key of the model or the data; keys of one name are alike in both."""
+        """Returns the value of a key of the model or the data; keys of one name are alike in both."""
         for section in ("model", "model.moe", "data", "train"):
             if f"{section}.{key}" in self.settings:
                 return self.settings[f"{section}.{key}"]
@@ -82,7 +82,7 @@ class Decks:
         return found[1] if found else default
 
     def share(self):
-        """What the largest products of the model's precision reach of the rated flops."""
+        """Returns the part of the rated flops that the model's largest products reach."""
         precision = self.model("precision", "fp32")
         others = [] if precision == "fp32" else ["bf16", "fp16"]
         items = [dict(re.findall(r"(\w+): *([\w.]+)", item))
@@ -100,7 +100,7 @@ class Decks:
 
 
 def scaled(quantity, factor):
-    """ "25GB/s" times a number."""
+    """Returns "25GB/s" and the like times a number."""
     number, unit = re.fullmatch(r"([\d.e+-]+?)([A-Za-z].*)", quantity).groups()
     return f"{float(number) * factor:.9g}{unit}"
 
@@ -119,7 +119,7 @@ class Plan:
         self.shares = shares[0] if shares else ""
 
     def entries(self, key, wanted):
-        """{name: {key: value}}; a list, one value per axis, as a list."""
+        """Returns {name: {key: value}}; a list, one value per axis, as a list."""
         entries = {}
         for name, rest in re.findall(rf"^  - \{{{key}: ([^\s,]+), (.*)\}}$", self.text, re.M):
             values = re.findall(r"(\w+): (\[[^\]]*\]|[^\s,\[]+)", rest)
@@ -129,7 +129,7 @@ class Plan:
 
 
 def kinds(names):
-    """{what the layers of a kind consist of: their numbers}"""
+    """Returns {parts of a kind of layer: numbers of its layers}."""
     layers = {}
     for name in names:
         layer = LAYER.match(name)
@@ -142,7 +142,7 @@ def kinds(names):
 
 
 def places(small, real):
-    """{layer of the small model: that of the real one which stands for it}"""
+    """Returns {layer of the small model: layer of the real one that it stands for}."""
     of_real, found = kinds(real), {}
     for parts, numbers in kinds(small).items():
         if parts not in of_real:
@@ -179,7 +179,7 @@ class Rehearsal:
         return done.stdout
 
     def plan(self, strategy, path, ranks, settings, hints=()):
-        """The plan's file, and what explain says of it."""
+        """Returns the plan's file, and explain's output about it."""
         words = ["--strategy-out", path, "--overwrite", *ranks]
         if strategy == "search":
             self.hidup("search", *words, *hints, settings=settings)
@@ -195,7 +195,7 @@ class Rehearsal:
         return self.plan(strategy, f"{self.out}.real.yaml", ranks, settings)
 
     def small_model(self, real):
-        """Small sizes, of the keys that the deck has a use for."""
+        """Returns small sizes for the keys that the deck uses."""
         decks = self.decks
         if re.search(r"^[^\n]*\bgraph: *[^n\s]", decks.text, re.M):
             refuse("the sizes of a graph of one's own are fixed")
@@ -208,13 +208,13 @@ class Rehearsal:
                  "train.validate_every": 0, "data.validation": "none",
                  "train.checkpoint.every_steps": 0, "train.checkpoint.every": "none"}
         bucket = re.fullmatch(r"(\d+)([KMG])iB", decks.model("bucket", "4MiB"))
-        if bucket and width:  # as many of them for a layer's gradients
+        if bucket and width:  # keeps the number of buckets for a layer's gradients
             size = int(bucket[1]) << {"K": 10, "M": 20, "G": 30}[bucket[2]]
             sizes["train.bucket"] = f"{max(1, round(part * part * size / 1024))}KiB"
         kind = decks.model("kind")
         if kind != "images":
             sizes["model.sequence"] = min(64, max(8, round(part * decks.number("sequence", width))))
-        if kind == "synthetic":  # the head's part of all products stays
+        if kind == "synthetic":  # keeps the head's part of all products
             layers = LAYERS / decks.number("layers", LAYERS)
             sizes["model.vocab"] = max(64, round(part * layers * decks.number("vocab", 64 * width)))
         if decks.model("family") == "llama":
@@ -226,7 +226,7 @@ class Rehearsal:
         return sizes
 
     def rates(self, slower):
-        """The rates of all devices, over a number; those of products are behind the width, too."""
+        """Returns the rates of all devices over a number; those of products also scaled with the width."""
         def rate(key, value):
             return value if value == "auto" else scaled(
                 value, (1.0 if key == "memory_bandwidth" else self.products) / slower)
@@ -241,15 +241,15 @@ class Rehearsal:
         return settings
 
     def slowest(self):
-        """By how much the rates can be divided."""
+        """Returns the largest divisor of the rates."""
         rates = [rate for key, rate in self.decks.rates.items() if key.startswith("flops")]
         rates += re.findall(r"\bflops: *([^\s,}]+)", self.decks.devices or "")
         return min((self.products * quantity(rate) / LEAST_FLOPS for rate in rates
                     if quantity(rate)), default=1.0)
 
     def small_mesh(self, real):
-        """As many ranks on every axis as fit, from the innermost on, and two where the real one has
-        more. A host on an axis keeps its link, with fewer ranks: there are two hosts at least."""
+        """Returns the mesh's sizes: on every axis as many ranks as fit, from the innermost on, and two where
+        the real one has more. A host on an axis keeps its link, with fewer ranks, and has another host."""
         names = list(self.decks.axes)
         sizes = fitting([real.mesh.get(name, 1) for name in names], self.ranks)
         if sizes is None:
@@ -290,11 +290,11 @@ class Rehearsal:
         return settings
 
     def hints(self, real, settings, names):
-        """The real plan's choices for the small model, as a file."""
+        """Writes the real plan's choices for the small model to a file."""
         path = f"{self.out}.hints.yaml"
         self.hidup("validate", "--strategy", "dp", "--strategy-out", path, "--overwrite", "--ranks",
                    str(self.ranks), settings=settings)
-        mesh = Plan(path).mesh  # in the order of the links as they are now
+        mesh = Plan(path).mesh  # in the present order of the links
         order = [list(real.mesh).index(name) if name in real.mesh else None for name in mesh]
         layer_of = places(names["op"], real.operations)
         shared = any("%" in word for entries in (real.operations, real.parameters)
@@ -317,7 +317,7 @@ class Rehearsal:
         return path
 
     def small(self, strategy, real, explained):
-        """The settings of the rehearsal, its plan, and what explain says of it."""
+        """Returns the settings of the rehearsal, its plan, and explain's output about it."""
         sizes = self.small_model(real) | self.small_mesh(real)
         own = [*self.settings, *os.environ.get("SIZES", "").split(), "cluster.profile=none"]
         base = [*(f"{key}={value}" for key, value in sizes.items()), *own]
@@ -327,7 +327,7 @@ class Rehearsal:
                  "name": [one["name"] for one in graph["tensors"] if one["role"] == "parameter"]}
         ranks, path = ["--ranks", str(self.ranks)], f"{self.out}.yaml"
         _, told = self.plan("dp", path, ranks, [*base, *self.rates(1.0)])
-        # Emulated times are whole nanoseconds: a step takes about as long as the real one.
+        # Emulated times are whole nanoseconds, so a step should take about as long as the real one.
         base += self.rates(min(explained["predicted_compute_s"] / told["predicted_compute_s"],
                                self.slowest()))
         named = strategy != "search" and not os.path.isfile(strategy)
@@ -347,7 +347,7 @@ class Rehearsal:
 
 
 def fitting(sizes, ranks):
-    """Numbers of ranks on the axes, the largest ones innermost, or None."""
+    """Returns numbers of ranks on the axes, the largest ones innermost, or None."""
     if not sizes:
         return [] if ranks == 1 else None
     *outer, inner = sizes
@@ -360,8 +360,8 @@ def fitting(sizes, ranks):
 
 
 def messages(explained, mesh):
-    """{axis: (time over that of computation, mean bytes)} of the messages of which it is the slowest
-    axis; mesh: slowest axis first."""
+    """Returns {axis: (time over that of computation, mean bytes)} of the messages whose slowest axis it is;
+    mesh: slowest axis first."""
     found = {name: [] for name in mesh}
     for one in explained["timeline"]:
         along = [name for name in mesh if (one["bytes_along"] or {}).get(name, 0) > 0]
@@ -373,14 +373,14 @@ def messages(explained, mesh):
 
 
 class Link:
-    """How an axis's link differs from the real one."""
+    """Differences of an axis's link from the real one."""
 
     def __init__(self):
-        self.slower, self.smaller = 1.0, 1.0  # all of it; its latency, as messages are smaller
+        self.slower, self.smaller = 1.0, 1.0  # the whole link; its latency, as messages are smaller
         self.before = None  # (slower, time of messages) of the turn before
 
     def aim(self, time, wanted):
-        """Messages took `time`: a part that the link has nothing to do with, and the rest."""
+        """Sets the next aim after messages took `time`: a part independent of the link, and the rest."""
         now, per_slower = (self.slower, time), time / self.slower
         if self.before and self.before[0] != self.slower:
             per_slower = (time - self.before[1]) / (self.slower - self.before[0])
@@ -391,14 +391,14 @@ class Link:
 
 
 def adapt(wanted, found, links, first):
-    """Changes the links; True where nothing is left to change."""
+    """Changes the links; returns True where nothing is left to change."""
     if set(wanted) != set(found):
         only = ", ".join(sorted(set(wanted) ^ set(found)))
         refuse(f"axis {only} has messages in one of the two plans, the real one and that of the small "
                "model, and none in the other")
     done = not first and all(near(found[name][0], time, EXACT) for name, (time, _) in wanted.items())
     for name, (time, size) in wanted.items():
-        if first:  # latencies come first: they are not to hide that small messages are short
+        if first:  # first latencies, or they would hide that small messages are short
             links[name].smaller = found[name][1] / size
         elif not done:
             links[name].aim(found[name][0], time)
@@ -406,7 +406,7 @@ def adapt(wanted, found, links, first):
 
 
 def near(found, wanted, part):
-    """Both over the time of computation, of which a thousandth makes no difference."""
+    """Both are over the time of computation, of which a thousandth makes no difference."""
     return abs(found - wanted) <= max(part * wanted, 0.001)
 
 

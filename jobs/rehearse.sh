@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Rehearses a plan for a cluster that is elsewhere: trains a small version of a model on N CPU ranks of
-# this machine, whose time is that of the cluster (cluster.emulate). Losses are true.
+# Rehearses a plan for a remote cluster: trains a small version of a model on N CPU ranks of this
+# machine, with the cluster's times (cluster.emulate). Losses are true.
 #
 #   jobs/rehearse.sh DECK CLUSTER N [key=value]...
 #   jobs/rehearse.sh inputs/models/bert-sgmoe.yaml inputs/clusters/v100-2x4-30gbps.yaml 8
@@ -9,23 +9,22 @@
 #
 # The real plan is made first, for the deck on all ranks of the cluster. The model that trains has 4
 # layers, 64 wide, in the real one's proportions; N ranks fill the axes of the mesh from the innermost
-# on. What the real plan does with an operation or a parameter, the rehearsal does with its counterpart.
-# Rates and links are scaled: a step takes about as long, and the messages along an axis take as much of
-# the time of computation, as in the real plan (jobs/rehearsal.py). What cannot be kept is said, with a
-# warning or with exit code 2. key=value goes to hidup's --set for both, the real plan and the rehearsal,
-# and SIZES="key=value ..." for the rehearsal alone. A trial without emulation tells what a step needs of
-# this machine. The dilation is chosen so that a step takes at least half a second here and at most 40 %
-# of the cores' time.
+# on. Operations and parameters get the real plan's choices for their counterparts. Rates and links are
+# scaled: a step takes about as long, and the messages along an axis take as much of the time of
+# computation, as in the real plan (jobs/rehearsal.py). Properties that cannot be kept are reported, with
+# a warning or with exit code 2. key=value goes to hidup's --set for both, the real plan and the
+# rehearsal, and SIZES="key=value ..." for the rehearsal alone. A trial without emulation measures what a
+# step needs of this machine. The dilation is chosen so that a step takes at least half a second here and
+# at most 40 % of the cores' time.
 #
 #   STRATEGY  search (default), a name or a file, of the real plan
-#   STEPS     default 6, of which the first does not count
-#   OUT       what the results are called; default: out/rehearsal of this repository
+#   STEPS     default 6; the first does not count
+#   OUT       the results' name; default: out/rehearsal of this repository
 #   HIDUP     the program; default: build/hidup of this repository
 #
-# Prints the step as it was simulated, as it ran in emulated time, and in wall time over dilation; the
-# instructions that were late; and the least that the step could take in any order of its instructions.
-# Result: OUT.h5. Seconds on two cores for 4 ranks, half a minute for 16. Needs mpirun and
-# Debian's python3-h5py (jobs/install.sh).
+# Prints the step as simulated, in emulated time, and in wall time over dilation; the late instructions;
+# and the least time of the step in any order of its instructions. Result: OUT.h5. Seconds on two cores
+# for 4 ranks, half a minute for 16. Needs mpirun and Debian's python3-h5py (jobs/install.sh).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -46,7 +45,7 @@ shift 3
 [[ $steps =~ ^([2-9]|[1-9][0-9]+)$ ]] || usage "STEPS is '$steps'; it can be 2 or more"
 [[ -r $deck && -r $cluster ]] || usage "$deck and $cluster are to be decks"
 
-# train STRATEGY OUT [key=value]...: with what hidup prints in OUT.log.
+# train STRATEGY OUT [key=value]...: OUT.log gets the output of hidup.
 train() {
   local values=("${settings[@]}") value
   for value in "${@:3}"; do

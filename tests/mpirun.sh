@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# mpirun with what Open MPI needs on this machine: mpirun.sh ARGUMENTS OF MPIRUN
+# Runs mpirun with the settings that Open MPI needs on this machine: mpirun.sh ARGUMENTS OF MPIRUN
 set -euo pipefail
 # shellcheck source=jobs/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/../jobs/environment.sh"

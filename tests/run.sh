@@ -6,11 +6,11 @@
 #   tests/run.sh [--all] [arguments of ctest]
 #   tests/run.sh -L fast        the unit tests alone
 #   tests/run.sh -R accidents   the tests whose name matches
-#   tests/run.sh --all          and what has the label slow: sanitizers, clang-tidy, CUDA builds,
+#   tests/run.sh --all          also the tests labelled slow: sanitizers, clang-tidy, CUDA builds,
 #                               Slurm, a test bed of several hosts, more random strategies
 #
-# At most 12 minutes on two cores without ccache, with --all at most 45, and 4 GB of memory.
-# tests/README.md says what runs when.
+# It takes at most 12 minutes on two cores without ccache, at most 45 with --all, and 4 GB
+# of memory. tests/README.md says what runs when.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -29,11 +29,11 @@ source "$root/jobs/environment.sh"
 cd "$root"
 cmake --preset cpu -DHIDUP_TESTS=ON
 cmake --build --preset cpu
-# Three: one of them often waits.
+# Three tests run at once, because one of them often waits.
 status=0
 ctest --preset cpu --parallel 3 "${which[@]}" "$@" || status=$?
 
-# Their output scrolled away long ago: the end of it once more.
+# The output of failed tests scrolled away long ago, so its end is shown again.
 if [[ $status -ne 0 ]]; then
   cut -d : -f 2- build/Testing/Temporary/LastTestsFailed.log | while read -r name; do
     echo "---- the last lines of $name"

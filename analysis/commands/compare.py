@@ -21,7 +21,7 @@ RTOL = {"losses": 2e-5, "gradients": 1e-4}
 
 
 def relative_error(a, b):
-    """max |a - b| / max |a|; infinite where either has a value that is not finite."""
+    """Returns max |a - b| / max |a|; infinite where either has a value that is not finite."""
     a, b = numpy.asarray(a, dtype=float), numpy.asarray(b, dtype=float)
     if not (numpy.isfinite(a).all() and numpy.isfinite(b).all()):
         return float("inf")
@@ -45,7 +45,7 @@ def load_gradients(path, _):
 
 
 def compare(a, b, rtol, shown):
-    """Prints the worst entries of two dictionaries of arrays; returns whether they agree."""
+    """Prints the worst entries of two dictionaries of arrays; returns True if they agree."""
     agree = True
     for name in sorted(a.keys() ^ b.keys()):
         print(f"{name}: only in the {'first' if name in a else 'second'} file")

@@ -1,7 +1,7 @@
-"""Draws how evenly the router spreads the tokens over the experts.
+"""Draws the router's distribution of the tokens over the experts.
 
-Of one file: a map of every expert's load over the steps (1 is an even share), and by layer the
-imbalance, which is the greatest load over the mean, and the share of tokens that found no slot. Of
+For one file: a map of every expert's load over the steps (1 is an even share), and by layer the
+imbalance, which is the greatest load over the mean, and the share of tokens without a slot. For
 several files: the two curves for the mean of the layers.
 """
 
@@ -14,7 +14,7 @@ from analysis.commands import loss
 
 HELP = "load of every expert over the steps, imbalance, dropped tokens"
 
-SHOWN_LAYERS = 6  # with a curve of their own; of more layers the mean and the range
+SHOWN_LAYERS = 6  # with their own curves; more layers get the mean and the range
 
 
 def read(path):
@@ -27,7 +27,7 @@ def read(path):
 
 
 def draw_map(figure, axes, loads):
-    """Experts, grouped by layer, over steps; a cell is the mean of a stretch of steps."""
+    """Draws experts, grouped by layer, over steps; a cell is the mean of a stretch of steps."""
     values = loads["load"]
     stretches, layers, experts = values.shape
     edges = numpy.append(loads["load_step"], loads["step"][-1] + 1) - 0.5
@@ -51,7 +51,7 @@ def draw_map(figure, axes, loads):
 
 
 def curves(loads, name):
-    """(label, imbalance [n], dropped share [n]) of the layers or, of many, their mean."""
+    """Returns (label, imbalance [n], dropped share [n]) of the layers or, if they are many, their mean."""
     layers = loads["imbalance"].shape[1]
     if not name and layers <= SHOWN_LAYERS:
         return [(f"MoE layer {layer}", loads["imbalance"][:, layer], loads["share"][:, layer])
@@ -63,7 +63,7 @@ def curves(loads, name):
 
 
 def draw_range(axes, loads):
-    """A band from the least to the greatest layer, which a single run's mean lies in."""
+    """Draws a band from the least to the greatest layer around a single run's mean."""
     for one, name in zip(axes, ("imbalance", "share")):
         values = loads[name]
         stretch = -(-len(values) // figures.MOST_POINTS)

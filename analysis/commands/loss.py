@@ -1,8 +1,8 @@
 """Draws training runs: loss over steps, below it learning rate, norm of the gradients and time per
 step; several runs in the same axes.
 
-Runs from which a file goes on are part of its curves. The time per step of a single file is shown
-with what of it was computation and communication on the rank that was busiest.
+The curves include the runs that a file resumed. The time per step of a single file is shown with the
+computation and communication on the busiest rank.
 """
 
 import argparse
@@ -15,35 +15,35 @@ from analysis import facts, figures, hidup_timings
 HELP = "loss, learning rate, norm of the gradients and time over the steps"
 
 ENTROPY = {"color": "#777777", "linestyle": "--", "linewidth": 1.2}
-SMOOTHED = 200  # more steps than this are smoothed if the user says nothing
+SMOOTHED = 200  # more steps than this are smoothed by default
 
 
 def mean_of(steps, smooth=None):
-    """How many steps a mean is over: what the user wants (None: a hundredth of the steps)."""
+    """Returns the number of steps of a mean: the user's choice (None: a hundredth of the steps)."""
     if smooth is not None:
         return min(smooth, steps)
     return steps // 100 if steps > SMOOTHED else 1
 
 
 def running_mean(values, over):
-    """The mean of the last `over` values, of fewer at the start."""
+    """Returns the mean of the last `over` values, of fewer at the start."""
     return pandas.Series(values).rolling(over, min_periods=1).mean().to_numpy()
 
 
 def draw_line(axes, x, y, label, **style):
-    """A curve of steps; of many with fewer points, which step_label() says."""
+    """Draws a curve over steps, with fewer points if they are many, which step_label() says."""
     axes.plot(*figures.thinned(x, y), label=label, **style)
 
 
 def step_label(steps, *notes):
-    """The label of the steps' axis, with what is to be known about curves of so many steps."""
+    """Returns the label of the steps' axis, with notes on curves of so many steps."""
     notes = [note for note in (*notes, figures.thinning(steps)) if note]
     return f"step ({'; '.join(notes)})" if notes else "step"
 
 
 def draw_loss(axes, path, frame, name, style, smooth):
-    """The training loss and, with points, the validation loss. `name` is that of the run in the
-    legend, empty if there is only one."""
+    """Draws the training loss and, with points, the validation loss. `name` is the run's in the legend, empty
+    if there is only one run."""
     prefix = f"{name}: " if name else ""
     over = mean_of(len(frame), smooth)
     losses = frame["loss"]
@@ -61,20 +61,20 @@ def draw_loss(axes, path, frame, name, style, smooth):
 
 
 def draw_entropy(axes, paths):
-    """A line for the unigram entropy of the data, if the runs have one."""
+    """Draws a line for the unigram entropy of the data, if the runs have one."""
     values = {path: hidup_timings.read_attributes(path).get("unigram_entropy") for path in paths}
     for number, value in enumerate(sorted({v for v in values.values() if v is not None})):
         axes.axhline(value, label=None if number else "unigram entropy of data", **ENTROPY)
 
 
 def draw_times(axes, path, frame):
-    """Time of a step, and the busy times of the rank that was busiest in each of the segments."""
+    """Draws the time of a step, and the busy times of the busiest rank of each segment."""
     runs = hidup_timings.segments(path)
     for run, last in runs:
         steps = hidup_timings.read(run, join=False)
         steps = steps if last is None else steps[steps.index <= last]
         if not steps.empty:
-            # The spans are read last: they have all the rows that the frame has, or more.
+            # The spans are read last, so they have at least the frame's rows.
             draw_busy(axes, steps, hidup_timings.read_spans(run), run == path)
     for number, (_, last) in enumerate(runs[:-1]):
         axes.axvline(last + 0.5, color="#777777", linestyle=":",
@@ -94,7 +94,7 @@ def draw_busy(axes, frame, spans, labelled):
 
 
 def limit_times(axes, usual):
-    """One slow step (the first, say) must not flatten all the others."""
+    """Limits the axis, so that a slow step (the first, for example) does not flatten all others."""
     axes.set_ylim(0, max(1e-3, 1.5e3 * usual))
 
 
@@ -105,7 +105,7 @@ def title(paths):
 
 
 def draw(paths, log=False, smooth=None):
-    """The figure of the files; mean over `smooth` steps."""
+    """Draws the figure of the files, with means over `smooth` steps."""
     frames = {path: hidup_timings.read(path) for path in paths}
     for path, frame in frames.items():
         if frame.empty:

@@ -1,7 +1,7 @@
 """Writes an HTML page per run with its figures, tables, decks and strategy.
 
-The page is one file that needs no network. Of long runs the curves have fewer points, which the
-figures say. A figure for which the file lacks the data is replaced by the reason.
+The page is one file that needs no network. Curves of long runs have fewer points, which the figures
+say. A figure for which the file lacks the data is replaced by the reason.
 """
 
 import os
@@ -41,7 +41,7 @@ def drawn(path, title, name, draw):
 
 
 def warnings(run, frame):
-    """What a reader should know before the numbers, as sentences."""
+    """Returns warnings to read before the numbers, as sentences."""
     planned, last, wall = run["planned_steps"], run["last_step"], run["wall_s"]
     slow = int((frame["wall_s"] > 2 * wall).sum())
     lost = int((~numpy.isfinite(frame["loss"])).sum())
@@ -126,7 +126,7 @@ def inputs(path, run):
 
 
 def report(path):
-    """The page of a run."""
+    """Returns the page of a run."""
     run = facts.of_run(path)
     frame = hidup_timings.read(path, join=False)
     title = facts.subject(path)

@@ -1,11 +1,11 @@
-"""Draws how close the computation comes to what the machine can do.
+"""Draws the rates of the computation against the machine's limits.
 
 A point is an instruction of a layer-independent name (forward, backward or update): its flops per
 byte of its operands, and the flops per second that it reached, the median over the steps with a
 timeline (without the first) of the mean over the ranks. Its area is its share of the computation's
 time. Lines are the machine's peaks: those of the profile (--profile: its best operations), or those
-of the run's cluster deck, which may be guesses; and, dotted, the best that was seen in the run.
-Operations without flops (copies, say) and those below a thousandth of the time are not drawn; the
+of the run's cluster deck, which may be guesses; and, dotted, the run's best rates. Operations
+without flops (copies, for example) and those below a thousandth of the time are not drawn; the
 title has their share of the time.
 """
 
@@ -20,13 +20,13 @@ HELP = "flops per byte and per second of the operations against the machine's pe
 
 NAMED = 8  # the operations with the largest share of the time
 PHASES = "forward backward update"  # in this order
-LEAST = 1e-3  # share of the time of what is drawn
+LEAST = 1e-3  # the smallest share of the time that is drawn
 LARGEST = 2500  # points squared, of an operation that takes all the time
 BESIDE, APART = 26, 11  # points: from a point to its number, between numbers
 
 
 def operations(path):
-    """The computation by operation and phase: a data frame with count, flops and bytes of one
+    """Returns the computation by operation and phase: a data frame with count, flops and bytes of one
     instruction (means), rate in flop/s, intensity in flop/byte and share of the computation's time."""
     program = breakdown.instruction_times(path)
     for name in ("flops", "bytes"):
@@ -44,7 +44,7 @@ def operations(path):
 
 
 def peaks(path, profile):
-    """(flop/s, byte/s, where they are from), of which numbers may be None."""
+    """Returns (flop/s, byte/s, their source); the numbers may be None."""
     if profile:
         return (*decks.profile_rates(profile), f"best of profile {os.path.basename(profile)}")
     resolved = hidup_timings.read_inputs(path).get("resolved", "")
@@ -57,7 +57,7 @@ def peaks(path, profile):
 
 
 def draw_roof(axes, reach, flops, memory, label, **style):
-    """The roof over intensities [first, last]: min(flops, memory * intensity)."""
+    """Draws the roof over intensities [first, last]: min(flops, memory * intensity)."""
     intensity = numpy.geomspace(*reach, 200)
     roof = numpy.full(200, numpy.inf)
     if memory:
@@ -71,7 +71,7 @@ def draw_roof(axes, reach, flops, memory, label, **style):
 
 
 def reach_of(tables, roofs):
-    """The range of intensities that the figure shows: all points and the corners of the roofs."""
+    """Returns the figure's range of intensities: all points and the corners of the roofs."""
     values = [value for table in tables for value in table["intensity"]]
     values += [flops / memory for flops, memory, _ in roofs if flops and memory]
     return 0.5 * min(values), 2 * max(values)
@@ -85,11 +85,11 @@ def draw_points(axes, table, name, style):
 
 
 def name_largest(axes, table):
-    """Numbers the operations with the largest share of the time; a legend says which they are."""
+    """Numbers the operations with the largest share of the time; a legend has their names."""
     largest = table.nlargest(NAMED, "share").reset_index(drop=True)
     for number, row in largest.iterrows():
         axes.plot([], [], " ", label=f"{number + 1}  {row['operation']} ({row['share']:.1%})")
-    axes.figure.canvas.draw()  # now it is known where the points are
+    axes.figure.canvas.draw()  # fixes the places of the points
     below = {}  # the lowest number at a place, in points
     for number, row in largest.sort_values("rate", ascending=False).iterrows():
         place = axes.transData.transform((row["intensity"], row["rate"] / 1e9))

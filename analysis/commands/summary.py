@@ -1,9 +1,9 @@
-"""Prints what ran, on what, how fast, and how that compares with the prediction.
+"""Prints a run's model, machine and rates, and its times beside the prediction.
 
 The time of a step is the median. Computation, communication, its exposed part and the overlap ratio
-(the part of communication that computation hides) are what the run printed at its end: means of the
-rank that computed longest, without the first step, which prepares much. Several files stand side by side. Of a run that goes on from
-another, only its own steps count.
+(the part of communication that computation hides) are those that the run printed at its end: means of
+the rank that computed longest, without the first step, which prepares much. Several files stand side by
+side. Only a run's own steps count, not those of a run that it resumed.
 """
 
 import json
@@ -51,7 +51,7 @@ def last_loss(run):
     return f"{run['last_loss']:.4f} over {run['last_loss_steps']} steps"
 
 
-# Headings (None) and what stands below them: the label, and the text of a run's facts.
+# Headings (None) and the rows below them: the label, and the text from a run's facts.
 ROWS = (
     ("run", None),
     ("model", lambda run: run["model"] or "–"),
@@ -91,8 +91,8 @@ ROWS = (
 
 
 def table(runs):
-    """Rows of (label, texts of the runs); of headings the texts are None. Without those rows of
-    which no run knows anything."""
+    """Returns rows of (label, texts of the runs), with None for a heading's texts, without rows that no run
+    can fill."""
     rows = []
     for label, text in ROWS:
         texts = None if text is None else [text(run) or "–" for run in runs]

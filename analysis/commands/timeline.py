@@ -1,9 +1,9 @@
-"""Draws a step's timeline: what ran when on each rank's two streams.
+"""Draws a step's timeline: the instructions on each rank's two streams.
 
-Bars are coloured by microbatch, pale in the forward pass and dark in the backward pass; hatched
-is the time in which only communication ran. Beside each rank stands how long its streams were
-busy (hidup_timings.busy_times). What was predicted stands above what was measured. Works on
-finished files, on those that are still being written, and on what `hidup explain --json` prints.
+Bars are coloured by microbatch, pale in the forward pass and dark in the backward pass; time in
+which only communication ran is hatched. Busy times of its streams stand beside each rank
+(hidup_timings.busy_times), and predictions above measurements. Works on finished files, on those
+that are still being written, and on output of `hidup explain --json`.
 """
 
 import argparse
@@ -23,23 +23,23 @@ from analysis import facts, figures, hidup_timings
 
 HELP = "what ran when on each rank's two streams in a step"
 
-MOST_RANKS = 8  # drawn if the user names none
+MOST_RANKS = 8  # drawn by default
 
-# A panel from top to bottom, in its own units: the phases, and the two streams.
+# A panel has, from top to bottom in its own units, the phases and the two streams.
 BANDS, COMPUTE, COMM = (2.2, 0.16), (1.1, 1.0), (0.0, 1.0)  # (bottom, height)
 LANES = {"compute": COMPUTE, "comm": COMM}
 
-HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")  # figures.COLOURS that are told apart when pale
+HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")  # figures.COLOURS that remain distinct when pale
 NEUTRAL = "#8a8a8a"  # belongs to no microbatch
 HATCHED = {"facecolor": "#f9dde1", "edgecolor": "#c8102e", "hatch": "//////", "linewidth": 0}
 PHASES = {"forward": "#d8dde3", "backward": "#5b6570", "update": "#b8a97c"}
-# How much of the hue is left in a bar; the rest is white.
+# The part of the hue in a bar; the rest is white.
 STRENGTH = {"forward": 0.5, "backward": 1.0, "update": 0.75}
 
 NAME_POINTS = 6.5  # the size of the names in the bars
 LINE_SPACING = 1.15
 NAME_PADDING = 4.0  # points on both sides together
-NAMED = 60  # the largest bars of a lane that are tried
+NAMED = 60  # the number of largest bars of a lane that are tried
 MOST_LINES = 4  # of a name in its bar
 MOST_PATHS = 3000  # bars of a figure that are drawn as paths; more are an image, also in SVG
 
@@ -53,7 +53,7 @@ class Panel(typing.NamedTuple):
 
 
 def hue(microbatch, count):
-    """The colour of a microbatch's backward pass; many microbatches share a scale."""
+    """Returns the colour of a microbatch's backward pass; many microbatches share a scale."""
     if microbatch < 0:
         return NEUTRAL
     if count <= len(HUES):
@@ -69,12 +69,12 @@ def shade(microbatch, phase, count):
 
 
 def spans(intervals):
-    """(start, length), as broken_barh wants it, of intervals [n, 2]."""
+    """Returns (start, length), for broken_barh, of intervals [n, 2]."""
     return numpy.column_stack([intervals[:, 0], intervals[:, 1] - intervals[:, 0]])
 
 
 def draw_phases(axes, events):
-    """A band per stretch of computation of one phase, with its name where that fits."""
+    """Draws a band per stretch of computation of one phase, with its name where that fits."""
     compute = events[events["stream"] == "compute"]
     stretch = (compute["phase"] != compute["phase"].shift()).cumsum()
     for _, run in compute.groupby(stretch):
@@ -91,10 +91,10 @@ def draw_bars(axes, events, count):
     point = 1.0 / points_per_unit(axes)[0]
     for (stream, microbatch, phase), bars in events.groupby(["stream", "microbatch", "phase"]):
         values = bars[["start", "length"]].to_numpy()
-        if stream == "comm":  # a short message between idle times would not be seen at all
+        if stream == "comm":  # short messages between idle times would be invisible
             values[:, 1] = numpy.maximum(values[:, 1], 0.5 * point)
         colour = shade(microbatch, phase, count)
-        # White edges part bars from each other, where bars are much wider than they.
+        # White edges separate bars that are much wider than the edges.
         wide = values[:, 1] > 4 * point
         for some, edge in ((values[~wide], 0.0), (values[wide], 0.4)):
             axes.broken_barh(some, LANES[stream], facecolor=colour, edgecolor="white",
@@ -102,7 +102,7 @@ def draw_bars(axes, events, count):
 
 
 def points_per_unit(axes):
-    """How many points a unit of each axis takes, as the figure is laid out now."""
+    """Returns the points of a unit of each axis in the figure's present layout."""
     box, dpi = axes.get_window_extent(), axes.figure.dpi
     (left, right), (bottom, top) = axes.get_xlim(), axes.get_ylim()
     return (box.width / (right - left) * 72 / dpi, box.height / (top - bottom) * 72 / dpi)
@@ -110,7 +110,7 @@ def points_per_unit(axes):
 
 @functools.lru_cache(maxsize=None)
 def text_size(text):
-    """Width and height in points."""
+    """Returns width and height in points."""
     font = FontProperties(size=NAME_POINTS)
     lines = text.split("\n")
     width = max(text_to_path.get_text_width_height_descent(line, font, False)[0] for line in lines)
@@ -118,13 +118,13 @@ def text_size(text):
 
 
 def ink(colour):
-    """Black or white, whichever is read better on the colour."""
+    """Returns black or white, whichever is more readable on the colour."""
     red, green, blue = to_rgb(colour)
     return "black" if 0.3 * red + 0.59 * green + 0.11 * blue > 0.5 else "white"
 
 
 def wrapped(name, lines):
-    """The name on so many lines or fewer, broken after dots and spaces, about equally long."""
+    """Returns the name on at most `lines` lines of similar lengths, broken after dots and spaces."""
     text, room = [""], len(name) / lines
     for piece in re.findall(r"[^. ]*[. ]|[^. ]+", name):
         if text[-1] and len(text[-1]) + len(piece) / 2 > room and len(text) < lines:
@@ -134,7 +134,7 @@ def wrapped(name, lines):
 
 
 def fit(name, width, height):
-    """The name as it fits into so many points, and its angle; None if it does not."""
+    """Returns the name in a form that fits into so many points, and its angle; None if none does."""
     for angle in (0, 90):
         for lines in range(1, MOST_LINES + 1):
             text = wrapped(name, lines)
@@ -145,7 +145,7 @@ def fit(name, width, height):
 
 
 def draw_names(axes, events, count):
-    """Names of the largest bars, along or across them, where they fit."""
+    """Draws names of the largest bars, along or across them, where they fit."""
     across, upward = points_per_unit(axes)
     for stream, (bottom, height) in LANES.items():
         bars = events[events["stream"] == stream]
@@ -160,7 +160,7 @@ def draw_names(axes, events, count):
 
 
 def numbers(busy):
-    """The text beside a rank: its row of busy_times()."""
+    """Returns the text beside a rank: its row of busy_times()."""
     lines = [f"{label:14}{busy[key] * 1e3:9.2f} ms"
              for label, key in (("compute", "compute_s"), ("communication", "comm_s"),
                                 ("exposed", "exposed_comm_s"), ("idle", "idle_s"),
@@ -171,7 +171,7 @@ def numbers(busy):
 
 def draw_panel(axes, panel, count):
     draw_phases(axes, panel.events)
-    # In the lane of computation, which waits.
+    # Exposed communication is drawn in the lane of computation, which waits.
     axes.broken_barh(spans(panel.exposed), COMPUTE, **HATCHED)
     draw_bars(axes, panel.events, count)
     draw_names(axes, panel.events, count)
@@ -181,7 +181,7 @@ def draw_panel(axes, panel, count):
 
 
 def legend_entries(panels, count):
-    """What the colours mean; of many microbatches the first, the middle and the last."""
+    """Returns the legend of the colours; of many microbatches the first, the middle and the last."""
     events = pandas.concat([panel.events for panel in panels])
     real = sorted(set(events["microbatch"]) - {-1})
     entries = {}
@@ -198,7 +198,7 @@ def legend_entries(panels, count):
 
 
 def draw(panels, heading):
-    """A figure of panels from top to bottom."""
+    """Draws a figure of panels from top to bottom."""
     count = 1 + max(panel.events["microbatch"].max() for panel in panels)
     each = max(1.3, 2.9 - 0.3 * len(panels))  # inches
     top, bottom = 0.95, 0.6
@@ -231,7 +231,7 @@ def draw(panels, heading):
 
 
 def measured_panels(path, step, ranks):
-    """The panels of the ranks (None: the first ones), and the step."""
+    """Returns the panels of the ranks (None: the first ones), and the step."""
     events = hidup_timings.read_timeline(path, step)
     there = sorted(events["rank"].unique())
     missing = [rank for rank in ranks or [] if rank not in there]
@@ -242,13 +242,13 @@ def measured_panels(path, step, ranks):
 
 
 def predicted_panels(path):
-    """The panel of the prediction, if the file has one."""
+    """Returns the panel of the prediction, if the file has one."""
     events = hidup_timings.read_prediction(path)
     return [] if events is None else panels_of(events, {-1: "predicted"})
 
 
 def panels_and_heading(path, step, ranks):
-    """Of a run's timing file, or of a plan."""
+    """Returns panels and heading for a run's timing file, or for a plan."""
     if hidup_timings.is_plan(path):
         plan, events = hidup_timings.read_plan(path)
         return (panels_of(events, {-1: "predicted"}),
@@ -258,7 +258,7 @@ def panels_and_heading(path, step, ranks):
 
 
 def panels_of(events, labels):
-    """A panel for each of the ranks that have a label."""
+    """Returns a panel for each rank that has a label."""
     busy = hidup_timings.busy_times(events)
     origin = events["start_s"].min()
     for name in ("start", "end"):

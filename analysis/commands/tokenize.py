@@ -19,7 +19,7 @@ HELP = "a token file from texts, with the tokenizer.json of a model; or back"
 MAGIC = 20240520
 VERSION = 1
 HEADER_BYTES = 1024
-LARGEST = 65535  # that a file can hold
+LARGEST = 65535  # the largest token of a file
 
 
 def add_arguments(parser):
@@ -44,7 +44,7 @@ def open_tokenizer(path):
         raise FileNotFoundError(f"{path}: no such file")
     try:
         return tokenizers.Tokenizer.from_file(path)
-    except Exception as error:  # it throws nothing more precise
+    except Exception as error:  # it throws no more precise type
         raise ValueError(f"{path}: no tokenizer: {error}") from None
 
 
@@ -74,14 +74,14 @@ def tokens_of(tokenizer, path, end):
 
 
 def little_endian(tokens):
-    """array("H") as the file has it."""
+    """Returns array("H") in the file's byte order."""
     if sys.byteorder == "big":
         tokens.byteswap()
     return tokens
 
 
 def write_tokens(path, tokens):
-    """Beside its place until it is complete."""
+    """Writes to another name until the file is complete."""
     partial = f"{path}.partial"
     with open(partial, "wb") as file:
         file.write(struct.pack("<256i", MAGIC, VERSION, len(tokens), *[0] * 253))

@@ -21,7 +21,7 @@ STREAM_NAMES = {"compute": "compute", "comm": "communication"}
 
 
 def metadata(attributes, ranks):
-    """Events that name and order processes and threads."""
+    """Yields events that name and order processes and threads."""
     hosts = list(attributes.get("hostnames", []))
     for rank in ranks:
         host = f" ({hosts[rank]})" if 0 <= rank < len(hosts) else ""
@@ -39,7 +39,7 @@ def metadata_events(attributes, ranks):
 
 
 def details(event):
-    """The arguments of an event; a rate only where there is something to divide."""
+    """Returns the arguments of an event; a rate only where the time is not 0."""
     seconds = event["end_s"] - event["start_s"]
     values = {name: event[name] for name in ("step", "instruction", "kind", "microbatch")
               if name in event}
@@ -54,8 +54,8 @@ def details(event):
 
 
 def complete_event(event):
-    """The trace event of a row of read_timeline(), a dictionary. Times are in microseconds."""
-    # Whole nanoseconds, the viewer's unit: events that follow each other must not overlap.
+    """Returns the trace event of a row of read_timeline(), a dictionary. Times are in microseconds."""
+    # Whole nanoseconds, the viewer's unit, keep successive events from overlapping.
     start, end = round(event["start_s"] * 1e9), round(event["end_s"] * 1e9)
     return {"ph": "X", "name": event["name"], "cat": event["phase"], "pid": event["rank"],
             "tid": STREAMS[event["stream"]], "ts": start / 1e3, "dur": (end - start) / 1e3,
@@ -67,7 +67,7 @@ def complete_events(rows):
 
 
 def run_events(path, attributes, steps):
-    """Lists of trace events of a run: one of each step, for files that are larger than memory."""
+    """Yields lists of trace events of a run, one per step, for files that are larger than memory."""
     prediction = hidup_timings.read_prediction(path)
     ranks = range(int(attributes["world_size"]))
     yield metadata_events(attributes, ranks if prediction is None else [PREDICTED, *ranks])
@@ -80,7 +80,7 @@ def run_events(path, attributes, steps):
 
 
 def write_trace(output, about, lists):
-    """Writes the events of the lists, one in a line. `about`: what was run, a dictionary."""
+    """Writes the events of the lists, one per line. `about`: a dictionary about the run."""
     with open(output, "w", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit": "ms", "otherData": {json.dumps(about)},\n'
                    '"traceEvents": [')
@@ -110,7 +110,7 @@ def write_plan(output, path):
 
 
 def step_ranges(text):
-    """[(1, 3), (7, 7)] of "1-3,7"."""
+    """Returns [(1, 3), (7, 7)] for "1-3,7"."""
     ranges = []
     for part in text.split(","):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
@@ -121,7 +121,7 @@ def step_ranges(text):
 
 
 def chosen_steps(path, ranges):
-    """The steps that have a timeline in the file and lie in the ranges (None: all)."""
+    """Returns the steps that have a timeline in the file and lie in the ranges (None: all)."""
     there = hidup_timings.timeline_steps(path)
     if ranges is None:
         return there

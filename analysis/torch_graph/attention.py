@@ -14,7 +14,7 @@ from .nodes import Unsupported
 from .values import Elementwise, View, recognize
 from .weights import is_parameter, matmul_weight, stem_of, trailing
 
-HIDDEN = -1e4  # scores of positions that a mask hides are at least that low
+HIDDEN = -1e4  # masks give hidden positions scores of at most this
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,7 +23,7 @@ class Scores:
     query: View
     key: View
     scale: float
-    shape: tuple         # the queries' and then keys last
+    shape: tuple         # the queries' shape with the keys last
     seen: numpy.ndarray  # true where a query's position sees a key's; broadcast to the shape
 
 
@@ -48,7 +48,7 @@ class Probabilities:
 
 @dataclasses.dataclass(frozen=True)
 class Reordered:
-    """Scores or probabilities, permuted; of use once they are in order again."""
+    """Scores or probabilities, permuted; usable once they are in order again."""
     value: object
     layout: Layout
 
@@ -57,7 +57,7 @@ KINDS = (Scores, Probabilities, Reordered)
 
 
 def viewed(value, change):
-    """change: of the value's layout."""
+    """Applies `change` to the value's layout."""
     if not isinstance(value, Reordered):
         value = Reordered(value, Layout.contiguous(value.shape))
     layout = change(value.layout)
@@ -67,7 +67,7 @@ def viewed(value, change):
 
 
 def handler(op, arguments):
-    """What translates such a node, or None."""
+    """Returns the function that translates such a node, or None."""
     for kind in KINDS:
         if any(isinstance(value, kind) for value in arguments.values()):
             found = STEPS.get((kind, op))
@@ -97,7 +97,7 @@ def fused(translator, query, key, value, attn_mask=None, dropout_p=0.0, is_causa
     return attend(translator, Probabilities(found), value)
 
 
-# The steps one by one: functions of the Translator and the node's arguments.
+# The steps are functions of the Translator and the node's arguments.
 
 def scores(translator, x=None, other=None, mat2=None, transposed=False):
     query, q_scale = unscaled(translator, x)
@@ -114,7 +114,7 @@ def scores(translator, x=None, other=None, mat2=None, transposed=False):
 
 
 def unscaled(translator, value):
-    """A view, and the factor that it is multiplied with."""
+    """Returns a view, and its factor."""
     if isinstance(value, Elementwise) and value.result is None:
         found = recognize(value.function)
         if found and found[0] == "scale":
@@ -185,7 +185,7 @@ def native_no_dropout(translator, input, p, train):
 
 
 def attend(translator, x, other=None, mat2=None):
-    """Probabilities times values: the operation attention."""
+    """Returns probabilities times values: the operation attention."""
     found = x.scores
     value = translator.activation(mat2 if other is None else other)
     batch, sequence = batch_of(found.query.base), found.query.shape[-2]
@@ -205,7 +205,7 @@ def attend(translator, x, other=None, mat2=None):
 
 
 def batch_of(tensor):
-    """The batch comes first in all tensors of hidup."""
+    """Returns the batch, which comes first in all tensors of hidup."""
     return tensor.shape[0]
 
 
@@ -228,7 +228,7 @@ class Projection:
 
 
 def projection(view, extents):
-    """The linear map that gives a query, key or value."""
+    """Returns the linear map that gives a query, key or value."""
     batch, sequence, heads, head = extents
     made = view.base
     bias = made.weight if made.operation == "bias" else None
@@ -251,7 +251,7 @@ def projection(view, extents):
 
 
 def of_columns(layout, columns):
-    """The last dimension of a parameter's layout split as `columns` says."""
+    """Splits the last dimension of a parameter's layout as `columns` says."""
     places = Layout(layout.dims[-1:]).indices()[columns.indices()]
     start = int(places.flat[0])
     strides = [int(places.take(1, axis).flat[0]) - start if extent > 1 else 0
@@ -263,7 +263,7 @@ def of_columns(layout, columns):
 
 
 def joined(translator, parts, extents):
-    """One matmul, and one bias, for query, key and value."""
+    """Returns one matmul, and one bias, for query, key and value."""
     batch, sequence, heads, head = extents
     first = parts[0]
     if any(part.x is not first.x or (part.bias is None) != (first.bias is None)

@@ -2,14 +2,14 @@
 
 
 def deck_of(graph, loss, file):
-    """YAML, with what the graph's shapes say; data and learning rate are there to be changed."""
+    """Returns YAML with sizes from the graph's shapes; users change data and learning rate."""
     used = graph.used(loss)
     source = next(tensor for tensor in used if tensor.operation == "input"
                   and tensor.name != "targets")
     if source.name == "images":
         model, data = "", "images"
     else:
-        # Tokens number rows of the table, targets the logits' classes.
+        # Tokens index rows of the table, targets the logits' classes.
         tables = [tensor.inputs[1].shape[0] for tensor in used
                   if tensor.operation == "embedding" and tensor.inputs[0] is source]
         vocab = min([*tables, loss.inputs[0].shape[-1]])

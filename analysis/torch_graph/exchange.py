@@ -1,4 +1,4 @@
-"""Values of parameters between PyTorch and hidup. A trained model back in PyTorch:
+"""Exchange of parameters' values between PyTorch and hidup. This reads a trained model into PyTorch:
 
     mapping = json.load(open("model.map.json"))
     with h5py.File("out/model.ckpt/step-00001000.ckpt.h5") as file:
@@ -12,9 +12,9 @@ import numpy
 
 
 def map_of(graph, loss):
-    """JSON: of every parameter of the graph its shape, and its pieces, stacked along an axis where
-    there are several. A piece is that part of a parameter of PyTorch which
-    torch.as_strided(values, sizes, strides, offset) gives."""
+    """Returns JSON: for every parameter of the graph its shape, and its pieces, stacked along an axis if
+    there are several. A piece is the part of a parameter of PyTorch that torch.as_strided(values, sizes,
+    strides, offset) gives."""
     parameters = {}
     for tensor in graph.used(loss):
         if tensor.pieces:
@@ -32,7 +32,7 @@ def _piece(view):
 
 
 def from_torch(values, mapping):
-    """Arrays by hidup's names. values: contiguous arrays by PyTorch's names."""
+    """Returns arrays by hidup's names. values: contiguous arrays by PyTorch's names."""
     return {name: numpy.stack([_part(values, piece).reshape(_piece_shape(entry))
                                for piece in entry["pieces"]],
                               entry["axis"]).reshape(entry["shape"])

@@ -1,4 +1,4 @@
-"""Asks PyTorch for the nodes of a model (torch.export). The only file here that needs PyTorch."""
+"""Gets the nodes of a model from PyTorch (torch.export). The only file here that needs PyTorch."""
 
 import inspect
 import linecache
@@ -16,7 +16,7 @@ if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
 
 
 class WithOneResult(torch.nn.Module):
-    """Gives the loss, or else the logits, where the model gives several things by name or place."""
+    """Returns the loss, or else the logits, where the model returns several results by name or place."""
 
     def __init__(self, model):
         super().__init__()
@@ -34,9 +34,9 @@ class WithOneResult(torch.nn.Module):
 
 
 def export(model, shape):
-    """Nodes of the model, the last one its output. Its first argument is `tokens`, int64 [batch,
-    sequence], or `images`, float32 [batch, channels, rows, columns]; the second, if forward() has
-    one of that name, `targets`. In training mode, if the model is."""
+    """Returns nodes of the model, the last one its output. Its first argument is `tokens`, int64 [batch,
+    sequence], or `images`, float32 [batch, channels, rows, columns]; the second is `targets`, if forward()
+    has an argument of that name. In training mode, if the model is."""
     example = {"tokens": torch.zeros(shape, dtype=torch.int64)} if len(shape) == 2 else {
         "images": torch.zeros(shape)}
     if takes_targets(model):
@@ -45,7 +45,7 @@ def export(model, shape):
     with torch.random.fork_rng():
         program = torch.export.export(WithOneResult(model), tuple(example.values()))
     refuse_without_gradients(program)
-    # As few as possible are taken apart.
+    # As few operators as possible are decomposed.
     table = {operator: rule for operator, rule in torch.export.default_decompositions().items()
              if operator in (torch.ops.aten.einsum.default,)}
     return Reader(program.run_decompositions(table), list(example), model).nodes()
@@ -56,7 +56,7 @@ def takes_targets(model):
 
 
 def refuse_without_gradients(program):
-    """torch.no_grad() on more than constants: hidup would train what is in it."""
+    """Refuses torch.no_grad() on more than constants: hidup would train its parameters."""
     constants = set()
     for node in program.graph.nodes:
         name = operator_name(node) if node.op == "call_function" else ""
@@ -96,7 +96,7 @@ class Reader:
                 needed.update(node.all_input_nodes)
         found = []
         for node in graph.nodes:
-            if node.op == "placeholder":  # inputs are read in order, also those without use
+            if node.op == "placeholder":  # read in order, even unused ones
                 found.append(self.placeholder(node, signature))
             elif node in needed:
                 found.append(self.call(node))
@@ -165,7 +165,7 @@ def operator_name(node):
 
 
 def arguments_of(node):
-    """By name, with the defaults of ATen's schema."""
+    """Returns arguments by name, with the defaults of ATen's schema."""
     if not isinstance(node.target, torch._ops.OpOverload):
         return {name: plain(value) for name, value in
                 zip(("x", "index"), (*node.args, *node.kwargs.values()))}
@@ -198,7 +198,7 @@ def as_array(tensor):
 
 
 def source_of(node):
-    """The innermost line that is not PyTorch's own, as FILE:LINE: TEXT."""
+    """Returns the innermost line outside PyTorch, as FILE:LINE: TEXT."""
     frames = re.findall(r'File "(.*)", line (\d+)', node.meta.get("stack_trace") or "")
     own = os.path.dirname(torch.__file__)
     theirs = [frame for frame in frames
@@ -210,7 +210,7 @@ def source_of(node):
 
 
 def start_of(values, name):
-    """zeros, ones, uniform(bound) or normal(deviation), whichever made the values more likely."""
+    """Returns zeros, ones, uniform(bound) or normal(deviation), whichever made the values more likely."""
     values = values.double().numpy()
     for kind, value in (("zeros", 0), ("ones", 1)):
         if (values == value).all():

@@ -1,4 +1,4 @@
-"""A graph file of hidup in the making."""
+"""A graph file of hidup under construction."""
 
 import dataclasses
 import math
@@ -8,7 +8,7 @@ import typing
 
 @dataclasses.dataclass(eq=False)
 class Tensor:
-    """An input, a parameter, or what an operation gives; inputs and operations as hidup has them
+    """An input, a parameter, or an operation's result; inputs and operations are hidup's
     (src/graph/operation.cpp)."""
     name: str
     shape: tuple
@@ -33,13 +33,13 @@ class Graph:
         self._parameters = {}
 
     def add(self, name, shape, operation, inputs=(), **fields):
-        """Names need not differ: name_tensors() makes them so."""
+        """Adds a tensor. Names need not differ: name_tensors() makes them so."""
         tensor = Tensor(name, tuple(shape), operation, tuple(inputs), **fields)
         self.tensors.append(tensor)
         return tensor
 
     def parameter(self, shape, pieces, axis=0):
-        """Of Views of parameters of PyTorch; the same one for the same views."""
+        """Returns the parameter of Views of parameters of PyTorch; the same views give the same one."""
         key = (tuple(shape), tuple(pieces), axis)
         if key not in self._parameters:
             name = _common_name([piece.base.name for piece in pieces])
@@ -48,7 +48,7 @@ class Graph:
         return self._parameters[key]
 
     def used(self, loss):
-        """What the loss depends on: inputs, parameters, and operations in their order."""
+        """Returns inputs, parameters and ordered operations that the loss depends on."""
         needed, queue = {loss}, [loss]
         while queue:
             for tensor in queue.pop().inputs:
@@ -61,7 +61,7 @@ class Graph:
 
 
 def name_tensors(tensors):
-    """Makes the names unique, and of what a graph file allows."""
+    """Makes the names unique and legal in a graph file."""
     taken = set()
     for tensor in tensors:
         name = wanted = re.sub(r"[^A-Za-z0-9_.]", "_", tensor.name)
@@ -74,14 +74,14 @@ def name_tensors(tensors):
 
 
 def _common_name(names):
-    """Of query.weight, key.weight and value.weight: qkv.weight, in the module that they share."""
+    """Returns qkv.weight, in the module that they share, for query.weight, key.weight and value.weight."""
     parts = [name.split(".") for name in dict.fromkeys(names)]
     return ".".join(words[0] if len(set(words)) == 1 else "".join(word[0] for word in words)
                     for words in zip(*parts))
 
 
 def start_of(parameter):
-    """How a parameter starts: as its pieces, or normal with their mean variance."""
+    """Returns a parameter's initialization: that of its pieces, or normal with their mean variance."""
     starts = [piece.base.start for piece in parameter.pieces]
     if all(start == starts[0] for start in starts):
         return starts[0]
@@ -93,7 +93,7 @@ def start_of(parameter):
 
 
 def decays(parameter):
-    """Weight decay is for matrices and tables; not for biases, norms and single vectors."""
+    """Returns True for matrices and tables, which decay; False for biases, norms and single vectors."""
     return sum(extent > 1 for extent in parameter.pieces[0].base.shape) > 1
 
 
@@ -115,7 +115,7 @@ def _statement(tensor):
 
 
 def text_of(graph, loss, comment=""):
-    """The graph file, without what the loss does not need."""
+    """Returns the graph file, without tensors that the loss does not need."""
     parts = [comment.splitlines(), [f"graph {graph.name}"], [], [], []]
     for tensor in graph.used(loss):
         parts[{"input": 2, "parameter": 3}.get(tensor.operation, 4)].append(_statement(tensor))

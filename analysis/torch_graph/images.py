@@ -1,4 +1,4 @@
-"""What models of images have: patches, and a class token before them."""
+"""Parts of models of images: patches, and a class token before them."""
 
 import math
 
@@ -11,7 +11,7 @@ CHANNELS, SIDE, PATCH = 3, 32, 4  # hidup's images (data.kind: images)
 
 
 def input_of(graph, node):
-    """hidup's input has patches row by row, in a patch the values by channel, row and column."""
+    """Returns a view of hidup's input: patches row by row, each by channel, row and column."""
     batch = node.shape[0]
     across, values = SIDE // PATCH, CHANNELS * PATCH**2
     tensor = graph.add("images", (batch, across**2, values), "input")
@@ -21,7 +21,7 @@ def input_of(graph, node):
 
 def patches(translator, input, weight, bias=None, stride=(1,), padding=(0,), dilation=(1,),
             groups=1):
-    """A convolution whose kernels touch: a linear map of patches."""
+    """Translates a convolution without gaps or overlaps: a linear map of patches."""
     view = translator.whole(input)
     if not is_parameter(weight) or len(view.shape) != 4:
         raise Unsupported("a convolution of other than images with a parameter")
@@ -41,8 +41,8 @@ def patches(translator, input, weight, bias=None, stride=(1,), padding=(0,), dil
 
 
 def prepend(translator, tensors, dim=0):
-    """A parameter before the first position of every sequence."""
-    tensors = [tensor for tensor in tensors if getattr(tensor, "size", 1)]  # empty caches of keys
+    """Puts a parameter before the first position of every sequence."""
+    tensors = [tensor for tensor in tensors if getattr(tensor, "size", 1)]  # drops empty caches of keys
     if len(tensors) == 1:
         return tensors[0]
     if len(tensors) != 2 or not is_parameter(tensors[0]) or is_parameter(tensors[1]):

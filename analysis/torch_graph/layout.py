@@ -1,4 +1,4 @@
-"""Where the elements of a tensor stand in a contiguous one that it is a view of."""
+"""Places of a tensor's elements in the contiguous one that it is a view of."""
 
 import dataclasses
 import math
@@ -7,11 +7,11 @@ import numpy
 
 
 class LayoutError(Exception):
-    """A view that a layout cannot say."""
+    """A view that a layout cannot express."""
 
 
 def _merge(atoms):
-    """The same places in as few atoms as possible."""
+    """Returns the same places in as few atoms as possible."""
     merged = []
     for extent, stride in atoms:
         if extent == 1:
@@ -24,9 +24,9 @@ def _merge(atoms):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Every dimension is a product of atoms (extent, stride), the outermost first. An element is at
-    offset plus the sum of index times stride over all atoms. So a dimension can be flattened from
-    several that are not contiguous, as reshape() of a transposed tensor makes them."""
+    """Every dimension is a product of atoms (extent, stride), the outermost first. An element is at offset
+    plus the sum of index times stride over all atoms. So a dimension can be flattened from several that are
+    not contiguous, as reshape() of a transposed tensor makes them."""
 
     dims: tuple  # of tuples of atoms, merged
     offset: int = 0
@@ -45,7 +45,7 @@ class Layout:
 
     @property
     def atoms(self):
-        """Of all dimensions, flattened."""
+        """The atoms of all dimensions, flattened."""
         return _merge(atom for dim in self.dims for atom in dim)
 
     def reshape(self, shape):
@@ -74,7 +74,7 @@ class Layout:
         return self.permute(order)
 
     def slice(self, dim, start, count):
-        """`count` neighbours of a dimension."""
+        """Takes `count` neighbours of a dimension."""
         dims, atoms = list(self.dims), self.dims[dim]
         if count == self.shape[dim]:
             return self
@@ -92,13 +92,13 @@ class Layout:
         return Layout(self.dims[:dim] + self.dims[dim + 1:], offset)
 
     def expand(self, shape):
-        """Repeats dimensions of extent 1, and new ones in front."""
+        """Repeats dimensions of extent 1, and adds new ones in front."""
         dims = ((),) * (len(shape) - len(self.dims)) + self.dims
         return Layout(tuple(((wanted, 0),) if not dim and wanted > 1 else dim
                             for dim, wanted in zip(dims, shape)), self.offset)
 
     def scale(self, numerator, denominator):
-        """The layout of rows where this one is of rows of another length."""
+        """Converts the layout of rows to rows of another length."""
         if any(stride % denominator for _, stride in self.atoms) or self.offset % denominator:
             raise LayoutError("rows that are cut")
         return Layout(tuple(tuple((extent, stride // denominator * numerator)
@@ -106,7 +106,7 @@ class Layout:
                       self.offset // denominator * numerator)
 
     def covers(self, count):
-        """Whether it has each of `count` elements once, in any order."""
+        """Returns True if it has each of `count` elements once, in any order."""
         stride = 1
         for extent, own in sorted(self.atoms, key=lambda atom: atom[1]):
             if own != stride:
@@ -115,11 +115,11 @@ class Layout:
         return stride == count
 
     def in_order(self, count):
-        """Whether it has `count` elements, each at its own place."""
+        """Returns True if it has `count` elements, each at its own place."""
         return self.covers(count) and len(self.atoms) <= 1
 
     def indices(self):
-        """The place of every element, as an array of the view's shape."""
+        """Returns the place of every element, as an array of the view's shape."""
         places = numpy.full((), self.offset)
         for dim in self.dims:
             for extent, stride in dim:

@@ -5,7 +5,7 @@ from .values import View
 
 
 class LogSoftmax:
-    """What only nll_loss() may take."""
+    """Input for nll_loss() only."""
 
     def __init__(self, logits):
         self.logits = logits

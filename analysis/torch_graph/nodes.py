@@ -21,8 +21,8 @@ class Node:
     op: str
     arguments: dict = dataclasses.field(default_factory=dict)
     shape: tuple = ()
-    module: str = ""  # path of the nn.Module that was being called
-    source: str = ""  # FILE:LINE: TEXT of the line that made it
+    module: str = ""  # path of the called nn.Module
+    source: str = ""  # FILE:LINE: TEXT of its source line
     value: typing.Any = None  # of a constant: an array; of a parameter: a TorchParameter
 
 
@@ -34,7 +34,7 @@ class TorchParameter:
 
 
 class Unsupported(Exception):
-    """Why the node at hand cannot be computed."""
+    """The reason why the present node cannot be computed."""
 
 
 class NotSupported(Exception):
@@ -46,7 +46,7 @@ class NotSupported(Exception):
         super().__init__(f"{node.name} ({node.op}): {reason}{place}")
 
 
-# As JSON: what tests keep of a model, so that they need no PyTorch.
+# JSON of a model's nodes, so that tests need no PyTorch.
 
 def _encode(value):
     if isinstance(value, Ref):
@@ -69,7 +69,7 @@ def _decode(data):
 
 
 def dump(nodes, file):
-    """A node a line."""
+    """Writes a node per line."""
     fields = [field.name for field in dataclasses.fields(Node)]
     lines = [json.dumps({name: getattr(node, name) for name in fields
                          if getattr(node, name) not in ("", None)}

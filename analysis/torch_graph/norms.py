@@ -31,7 +31,7 @@ KINDS = (MeanSquare, Normalized)
 
 
 def handler(op, arguments):
-    """Of nodes that take one of KINDS; None for others."""
+    """Returns the function for nodes that take one of KINDS; None for others."""
     kinds = {type(value) for value in arguments.values()}
     if MeanSquare in kinds:
         return _of_mean_square
@@ -71,7 +71,7 @@ def _of_mean_square(translator, **arguments):
 
 
 def _epsilon(function, sign):
-    """What is added to the mean square before the root (sign 1), or one over it (-1)."""
+    """Returns the number added to the mean square before the root (sign 1) or its inverse (-1)."""
     found = function(_PROBES)
     epsilon = float(function(numpy.float64(1e-12)) ** (2 * sign)) - 1e-12
     if epsilon < 0 or not numpy.allclose(found, numpy.sqrt(_PROBES + epsilon) ** sign, rtol=1e-6):

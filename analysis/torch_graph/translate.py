@@ -1,8 +1,8 @@
 """ATen nodes to operations of hidup.
 
 A node's result is a View (values.py) of a tensor of hidup. Views, permutations, splits and copies only
-change the layout of it; operations of hidup take what covers a tensor in any order of its rows, so
-models that hold the batch elsewhere than in front, or flattened with the sequence, give the same graph.
+change its layout; operations of hidup accept views that cover a tensor in any order of its rows, so
+models give the same graph if the batch is not first, or is flattened with the sequence.
 """
 
 import inspect
@@ -20,8 +20,8 @@ from .weights import in_memory_order, is_parameter, matmul_weight, rows_of_table
 
 
 def translate(nodes, name):
-    """The Graph and its loss. The last node is the output: a loss, or logits, whose cross entropy
-    is then the loss. Throws NotSupported."""
+    """Returns the Graph and its loss. The last node is the output: a loss, or logits, whose cross entropy
+    then is the loss. Throws NotSupported."""
     return Translator(Graph(name)).run(nodes)
 
 
@@ -31,7 +31,7 @@ class Translator:
         self.graph = graph
         self.results = {}
         self.node = None
-        self.firsts = {}  # by the tensor that they are the first positions of
+        self.firsts = {}  # by the tensor whose first positions they are
 
     def run(self, nodes):
         try:
@@ -99,7 +99,7 @@ class Translator:
         return [made(part) for part in changed] if isinstance(changed, list) else made(changed)
 
     def activation(self, value):
-        """A View of the value; an elementwise function becomes an operation."""
+        """Returns a View of the value; an elementwise function becomes an operation."""
         if isinstance(value, View):
             return value
         if not isinstance(value, Elementwise):
@@ -134,7 +134,7 @@ class Translator:
         return View(scaled, value.view.layout)
 
     def elementwise(self, **arguments):
-        """A function of one view and numbers."""
+        """Returns a function of one view and numbers."""
         views = {name: value for name, value in arguments.items()
                  if isinstance(value, (View, Elementwise))}
         sources = {value.view if isinstance(value, Elementwise) else value
@@ -160,7 +160,7 @@ class Translator:
         return Elementwise(source, composed, self.node)
 
     def whole(self, value):
-        """The value as a View with every element of its tensor."""
+        """Returns the value as a View with every element of its tensor."""
         view = self.activation(value)
         if isinstance(view.base, TorchParameter):
             raise Unsupported(f"the parameter {view.base.name} where an activation is expected")
@@ -175,7 +175,7 @@ class Translator:
         return View(self.firsts[view.base], Layout.contiguous(view.shape))
 
     def rows(self, value, width):
-        """For operations on the last dimension: the tensor, and the layout of its rows."""
+        """Returns the tensor and the layout of its rows, for operations on the last dimension."""
         view = self.whole(value)
         if not Layout(view.layout.dims[-1:]).in_order(width):
             raise Unsupported(f"the last dimension, of {width}, is not the last of the tensor")
@@ -187,7 +187,7 @@ class Translator:
         return View(y, view.layout)
 
     def add(self, operation, shape, inputs, module=None, **fields):
-        """A tensor that is named after the module that was being called."""
+        """Adds a tensor named after the called module."""
         module = self.node.module if module is None else module
         named = operation in OWNERS or operation in module.rpartition(".")[2]
         name = module if named and module else f"{module}.{operation}".strip(".")
@@ -196,13 +196,13 @@ class Translator:
     # Operations.
 
     def linear(self, input, weight, bias=None):
-        """x [.., k] times a parameter [n, k]."""
+        """Returns x [.., k] times a parameter [n, k]."""
         weight = trained(weight)
         y = self.product(input, View(weight.base, weight.layout.transpose(0, 1)))
         return y if bias is None else self.sum(y, bias)
 
     def product(self, x, weight):
-        """x [.., k] times a parameter [k, n]."""
+        """Returns x [.., k] times a parameter [k, n]."""
         width, columns = weight.shape
         x, weight = in_memory_order(self.whole(x), weight)
         base, rows = self.rows(x, width)
@@ -232,7 +232,7 @@ class Translator:
         return self.sum(self.product(mat1, trained(mat2)), x)
 
     def sum(self, x, other, alpha=1):
-        """Of two activations, of an activation and a parameter, or an elementwise function."""
+        """Adds two activations, an activation and a parameter, or returns an elementwise function."""
         for a, b in ((x, other), (other, x)):
             if isinstance(b, numpy.ndarray) and b.ndim and alpha == 1:
                 return self.add_constant(a, b)
@@ -263,7 +263,7 @@ class Translator:
         return View(y, view.layout)
 
     def add_constant(self, x, constant):
-        """Zeros, or the sinusoids of `positions`."""
+        """Adds zeros, or the sinusoids of `positions`."""
         view = self.whole(x)
         constant = numpy.broadcast_to(constant, view.shape)
         if not constant.any():
@@ -310,7 +310,6 @@ class Translator:
     def native_dropout(self, input, p, train):
         return [self.dropout(input, p, train)]
 
-    # The end.
 
     def loss_of(self, value):
         view = self.whole(value)
@@ -323,7 +322,7 @@ class Translator:
         return self.graph.add("loss", (), "cross_entropy", [view.base, targets])
 
     def check_sharing(self, loss):
-        """A value of PyTorch may not be in two parameters of hidup: they would part."""
+        """Refuses a value of PyTorch in two parameters of hidup: training would make them differ."""
         holders = {}
         for tensor in self.graph.used(loss):
             for piece in tensor.pieces:
@@ -341,7 +340,7 @@ class Translator:
 
 
 def is_operation(value):
-    """Whether the value is a View, or an elementwise function that can become one."""
+    """Returns True for a View, or an elementwise function that can become one."""
     if isinstance(value, Elementwise):
         found = recognize(value.function)
         return found is not None and (found[0] != "scale" or found[1] == 1 or getattr(
@@ -372,7 +371,7 @@ def describe(value):
 
 
 def sinusoids(sequence, hidden):
-    """As kernels/positions.h defines them."""
+    """Returns sinusoids as kernels/positions.h defines them."""
     angle = numpy.arange(sequence)[:, None] / 10000**(numpy.arange(0, hidden, 2) / hidden)
     return numpy.stack([numpy.sin(angle), numpy.cos(angle)], axis=-1)
 

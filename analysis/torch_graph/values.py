@@ -1,4 +1,4 @@
-"""What a node of PyTorch gives, as the translation knows it. A constant is a numpy array."""
+"""Results of PyTorch's nodes in the translation. A constant is a numpy array."""
 
 import dataclasses
 import math
@@ -29,13 +29,13 @@ class Elementwise:
     """A function of every element of a view, not yet known to be an operation."""
     view: View
     function: typing.Callable  # of an array
-    node: typing.Any           # the last one that it consists of
-    result: View = None        # once it is one
+    node: typing.Any           # the last node that it consists of
+    result: View = None        # its operation, once there is one
 
 
 _erf = numpy.vectorize(math.erf)
 
-# Of arrays and numbers, with ATen's argument names.
+# Functions of arrays and numbers, with ATen's argument names.
 FUNCTIONS = {
     "abs": lambda x: numpy.abs(x),
     "add": lambda x, other, alpha=1: x + alpha * other,
@@ -68,15 +68,15 @@ def gelu_erf(x):
     return 0.5 * x * (1 + _erf(x / math.sqrt(2)))
 
 
-# Those that are operations of hidup.
+# The functions that are operations of hidup.
 OPERATIONS = {"relu": FUNCTIONS["relu"], "gelu": gelu, "silu": FUNCTIONS["silu"]}
 
-_PROBES = numpy.linspace(-9.05, 9.05, 1011)  # 0 is not among them: x / x would be nothing
+_PROBES = numpy.linspace(-9.05, 9.05, 1011)  # without 0, where x / x is undefined
 
 
 def recognize(function):
-    """(operation, None), ("scale", factor) for a multiple of x, or None. By values: a function of
-    one element is the same operation however it is written."""
+    """Returns (operation, None), ("scale", factor) for a multiple of x, or None. It compares values: a
+    function of one element is the same operation however it is written."""
     with numpy.errstate(all="ignore"):
         values = numpy.broadcast_to(function(_PROBES), _PROBES.shape)
         for name, known in OPERATIONS.items():

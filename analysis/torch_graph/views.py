@@ -4,7 +4,7 @@ import numpy
 
 from .nodes import Unsupported
 
-# Functions of a Layout, of the shape that PyTorch found, and of the node's arguments by name.
+# Functions of a Layout, of PyTorch's shape, and of the node's arguments by name.
 
 def _reshape(layout, shape, **_):
     return layout.reshape(shape)

@@ -14,12 +14,12 @@ def is_parameter(value):
 
 
 def stem_of(name):
-    """What a weight belongs to."""
+    """Returns the name without "weight"."""
     return name.removesuffix("weight").rstrip("._")
 
 
 def trailing(shape, count):
-    """How many of the last dimensions have `count` elements."""
+    """Returns the number of last dimensions that have `count` elements."""
     for dims in range(1, len(shape) + 1):
         if math.prod(shape[-dims:]) == count:
             return dims
@@ -27,8 +27,8 @@ def trailing(shape, count):
 
 
 def matmul_weight(weight, summed, columns):
-    """A View [k, n, ..] of a parameter as graph.parameter() takes it, in the order of its memory,
-    and the attributes of the matmul."""
+    """Returns a View [k, n, ..] of a parameter for graph.parameter(), in the order of its memory, and the
+    attributes of the matmul."""
     attributes = {"contract": len(summed)} if len(summed) > 1 else {}
     first, *others = weight.layout.dims
     steps = [stride for dim in others for _, stride in dim]
@@ -39,7 +39,7 @@ def matmul_weight(weight, summed, columns):
 
 
 def in_memory_order(x, weight):
-    """x [.., k] and a weight [k, n] whose k are in the order in which x has them in memory."""
+    """Returns x [.., k] and a weight [k, n] whose k have x's order in memory."""
     atoms = x.layout.dims[-1]
     order = sorted(range(len(atoms)), key=lambda at: -atoms[at][1])
     split = weight.layout.reshape([*(extent for extent, _ in atoms), *weight.shape[1:]])
@@ -51,7 +51,7 @@ def in_memory_order(x, weight):
 
 
 def rows_of_table(table, indices):
-    """The layout of rows of a table whose numbers are evenly spaced along every dimension."""
+    """Returns the layout of rows of a table whose numbers are evenly spaced along every dimension."""
     strides = [int(indices.take(1, axis)[(0,) * (indices.ndim - 1)] - indices.flat[0])
                if extent > 1 else 0 for axis, extent in enumerate(indices.shape)]
     even = sum(numpy.arange(extent).reshape([-1 if at == axis else 1

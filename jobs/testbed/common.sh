@@ -1,9 +1,8 @@
-# What the scripts of the test bed share; sourced by them. Names, addresses, and how
-# a limit is put on a link.
+# Shared by the scripts of the test bed, which source it: names, addresses, and limits of links.
 # shellcheck shell=bash disable=SC2034,SC2154  # variables are set and used where it is sourced
 
 state=/run/hidup-testbed  # settings, hosts and TMPDIRs; gone after a reboot, as namespaces are
-switch=hidup-switch  # a namespace of its own: nothing shows among the machine's links
+switch=hidup-switch  # a separate namespace: nothing shows among the machine's links
 network=198.18.0  # for measurements of networks (RFC 2544): no real network has it
 
 die() {
@@ -30,18 +29,18 @@ need_tools() {
   done
 }
 
-# One script at a time changes the test bed. The lock goes with the process, however it ends.
+# Only one script at a time changes the test bed. The lock ends with the process in any case.
 lock() {
   exec 9</run
   flock --timeout 30 9 || die "another script of the test bed is at work for 30 s"
 }
 
-# The last thing that up.sh writes: what has no such file was not finished.
+# up.sh writes this file last: without it a test bed is unfinished.
 is_up() {
   [[ -e $state/settings ]]
 }
 
-# Reads hosts, rate, latency and burst of the test bed that is up.
+# Reads hosts, rate, latency and burst of the present test bed.
 read_settings() {
   is_up || die "no test bed is up; jobs/testbed/up.sh makes one"
   # shellcheck disable=SC1091  # written by write_settings
@@ -54,12 +53,12 @@ write_settings() {
   mv "$state/settings.new" "$state/settings"
 }
 
-# limit NAMESPACE DEVICE DELAY: what NAMESPACE sends through DEVICE gets $rate, $burst and DELAY.
+# limit NAMESPACE DEVICE DELAY: limits traffic from NAMESPACE through DEVICE to $rate, $burst and DELAY.
 limit() {
   local device=(-n "$1" qdisc add dev "$2") delay=$3 parent=(root)
   tc -n "$1" qdisc del dev "$2" root 2>/dev/null || true  # none yet
   if [[ $rate != none ]]; then
-    # latency: how long the queue may get, before packets are lost. Loss costs TCP 200 ms.
+    # latency is the largest queueing time, after which packets are lost. Loss costs TCP 200 ms.
     tc "${device[@]}" root handle 1: tbf rate "$rate" burst "$burst" latency 100ms ||
       die "tc refuses rate '$rate' with burst '$burst'; examples: 500mbit, 2gbit; 64kb"
     parent=(parent 1:1)
@@ -71,8 +70,8 @@ limit() {
   fi
 }
 
-# Applies rate, latency and burst to both directions of every link. The latency is added once
-# on the way from host to host, at the switch's port to the receiver.
+# Applies rate, latency and burst to both directions of every link. The latency is added once on the way from
+# host to host, at the switch's port to the receiver.
 limit_links() {
   local i
   for ((i = 0; i < hosts; ++i)); do
@@ -85,7 +84,7 @@ describe_links() {
   echo "testbed: every link, each way: rate $rate, burst $burst; added latency: $latency"
 }
 
-# Namespaces of a test bed, finished or not.
+# Prints the namespaces of a test bed, finished or not.
 namespaces() {
   ip netns list | awk '{print $1}' | grep -xE "hidup[0-9]+|$switch" || true
 }
@@ -97,7 +96,7 @@ processes() {
   done
 }
 
-# end_processes SIGNAL: to all processes on the hosts; true when none is left after some seconds.
+# end_processes SIGNAL: signals all processes on the hosts; succeeds if none is left after some seconds.
 end_processes() {
   local pids i
   mapfile -t pids < <(processes)
@@ -114,9 +113,9 @@ end_processes() {
   return 1
 }
 
-# Removes all that up.sh makes, also what an unfinished one made.
+# Removes everything that up.sh makes, even an unfinished test bed.
 remove_all() {
-  rm -f "$state/settings"  # from here on it is a leftover
+  rm -f "$state/settings"  # from here on the test bed is a leftover
   end_processes TERM || end_processes KILL || die "these processes do not end:" "$(processes)"
   local namespace
   for namespace in $(namespaces); do

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Removes the test bed that jobs/testbed/up.sh made, and ends what still runs on its hosts: first
-# with SIGTERM, after five seconds with SIGKILL. Removes also what a crash left, and is content
-# where there is nothing. Needs root.
+# Removes the test bed of jobs/testbed/up.sh, and ends processes on its hosts: first with SIGTERM, after
+# five seconds with SIGKILL. Also removes leftovers of a crash, and succeeds where nothing is left.
+# Needs root.
 #
 #   jobs/testbed/down.sh
 set -euo pipefail

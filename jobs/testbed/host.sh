@@ -4,9 +4,9 @@
 #
 #   jobs/testbed/host.sh HOST COMMAND...
 #   jobs/testbed/host.sh hidup1 tc -s qdisc show dev eth0
-#   jobs/testbed/host.sh --shell HOST TEXT...    the way ssh would: a shell reads TEXT, and a host
-#                                                whose link is down does not answer. This is how
-#                                                mpirun starts its daemons (run.sh)
+#   jobs/testbed/host.sh --shell HOST TEXT...    works like ssh: a shell reads TEXT, and a host whose
+#                                                link is down does not answer. mpirun starts its
+#                                                daemons this way (run.sh)
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

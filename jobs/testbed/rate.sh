@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Gives all links of the test bed that is up other limits, also while something runs on it.
-# What lies in a link's queue at that moment is lost, and TCP sends it again. Needs root.
+# Changes the limits of all links of the present test bed, even during a run. Packets in a link's queue
+# at that moment are lost, and TCP sends them again. Needs root.
 #
 #   jobs/testbed/rate.sh RATE [LATENCY] [BURST]     as in jobs/testbed/up.sh
 #   jobs/testbed/rate.sh 500mbit
 #   jobs/testbed/rate.sh none                       as fast as the machine can
 #
-# A latency or burst that is not given stays as it is.
+# Without LATENCY or BURST the present one stays.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -18,7 +18,7 @@ need_root
 need_tools tc flock
 lock
 read_settings
-# Links that were changed before one was refused get their limits back.
+# If one link is refused, those changed before get their limits back.
 trap 'read_settings; limit_links' EXIT
 rate=$1
 latency=${2:-$latency}

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# mpirun over the hosts of the test bed. mpirun itself is on hidup0. Needs root.
+# Runs mpirun over the hosts of the test bed. mpirun itself is on hidup0. Needs root.
 #
 #   jobs/testbed/run.sh [-n RANKS] COMMAND...
 #   jobs/testbed/run.sh -n 2 build/hidup train DECK --cluster CLUSTER --out FILE
 #   jobs/testbed/run.sh [-n RANKS] --keep-going DECK --cluster CLUSTER ...    jobs/keep-going.sh
 #
-# Without -n one rank per host. Ranks are spread evenly and in blocks: of 4 ranks on 2 hosts, 0
-# and 1 are on hidup0. Ranks of one host talk through shared memory, all others over its link.
-# Threads: hidup divides a host's cores among the ranks of that host, unless OMP_NUM_THREADS or the
-# cluster deck says otherwise. Other settings of Open MPI come from the environment, as OMPI_MCA_...
+# Without -n every host has one rank. Ranks are spread evenly and in blocks: of 4 ranks on 2 hosts, 0
+# and 1 are on hidup0. Ranks of one host use shared memory, all others its link. Threads: hidup divides a
+# host's cores among its ranks, unless OMP_NUM_THREADS or the cluster deck says otherwise. Other settings
+# of Open MPI come from the environment, as OMPI_MCA_...
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)

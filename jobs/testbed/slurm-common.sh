@@ -1,11 +1,11 @@
-# What slurm-up.sh and slurm-down.sh share; sourced by them.
+# Shared by slurm-up.sh and slurm-down.sh, which source it.
 # shellcheck shell=bash
 
 slurm=/run/hidup-slurm  # configuration, munge key, state and logs; gone after a reboot
 export SLURM_CONF=$slurm/slurm.conf
 
-# The process that holds the daemons' process namespace: with it, all in there ends, jobs too.
-# Empty where none runs. The command line tells it from one that got its number later.
+# Prints the process that holds the daemons' process namespace, whose end ends everything in it, even jobs.
+# Prints nothing where none runs. The command line distinguishes it from a later process with its number.
 slurm_holder() {
   local pid
   pid=$(cat "$slurm/pid" 2>/dev/null) || return 0
@@ -14,12 +14,12 @@ slurm_holder() {
   fi
 }
 
-# The last thing that slurm-up.sh writes: what has no such file was not finished.
+# slurm-up.sh writes this file last: without it a Slurm is unfinished.
 slurm_is_up() {
   [[ -e $slurm/ready && -n $(slurm_holder) ]]
 }
 
-# Ends all jobs, then all daemons, and removes what they wrote.
+# Ends all jobs, then all daemons, and removes their files.
 remove_slurm() {
   local pid i
   pid=$(slurm_holder)
@@ -31,7 +31,7 @@ remove_slurm() {
     done
   fi
   if [[ -n $pid ]]; then
-    # The namespace's first process: it is gone when all others are, and the holder after it.
+    # The namespace's first process ends after all others in it, and its holder after it.
     pkill -KILL --parent "$pid" || kill -KILL "$pid" || true
     while [[ -n $(slurm_holder) ]]; do
       sleep 0.1

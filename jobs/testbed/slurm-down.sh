@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Removes the Slurm that jobs/testbed/slurm-up.sh started: cancels its jobs and gives them
-# five seconds, then ends whatever is left, daemons and jobs. Removes also what a crash left, and
-# is content where there is nothing. Needs root.
+# Removes the Slurm that jobs/testbed/slurm-up.sh started: cancels its jobs and gives them five
+# seconds, then ends all remaining daemons and jobs. Also removes leftovers of a crash, and succeeds
+# where nothing is left. Needs root.
 #
 #   jobs/testbed/slurm-down.sh
 set -euo pipefail

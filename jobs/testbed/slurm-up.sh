@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Starts a real Slurm of one node, this machine: munged, slurmctld and slurmd, with a
-# configuration, a munge key, state and logs of their own in /run/hidup-slurm. It knows nothing of
-# another Slurm on this machine and disturbs none. Needs root, and the packages of
-# jobs/install.sh --testbed.
+# Starts a real Slurm of one node, this machine: munged, slurmctld and slurmd, with a separate
+# configuration, munge key, state and logs in /run/hidup-slurm. It does not disturb another Slurm on
+# this machine. Needs root, and the packages of jobs/install.sh --testbed.
 #
 #   jobs/testbed/slurm-up.sh
 #   export SLURM_CONF=/run/hidup-slurm/slurm.conf     finds this Slurm
@@ -13,7 +12,7 @@
 # root, jobs that use mpirun need the variables OMPI_ALLOW_RUN_AS_ROOT and
 # OMPI_ALLOW_RUN_AS_ROOT_CONFIRM set to 1.
 #
-# What a crash left behind is removed first; a Slurm that is up stays, with exit code 1.
+# Leftovers of a crash are removed first; a running Slurm stays, with exit code 1.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -26,10 +25,9 @@ node=$(hostname -s)
 cores=$(($(nproc) > 4 ? $(nproc) : 4))
 memory=$(awk '/^MemTotal/ {print int($2 / 1024)}' /proc/meminfo)
 
-# The usual ports, 6817 and 6818, are left to another Slurm. Processes are found by their parents
-# (linuxproc), and nobody ties ranks to cores (task/none): neither needs cgroups. A job that
-# is requeued waits for cred_expire, which is two minutes otherwise. Job ids, which train.sbatch
-# puts in the names of its files, are new each time.
+# The usual ports, 6817 and 6818, are left to another Slurm. Processes are found by their parents (linuxproc),
+# and ranks are not bound to cores (task/none): neither needs cgroups. A requeued job waits for cred_expire,
+# by default two minutes. Job ids, which train.sbatch puts in the names of its files, are new each time.
 write_configuration() {
   cat >"$SLURM_CONF" <<END
 ClusterName=hidup
@@ -65,8 +63,8 @@ make_folder() {
   write_configuration
 }
 
-# Daemons and jobs live in a process namespace: nothing in it outlasts its first process, which
-# ends when any daemon does.
+# Daemons and jobs live in a process namespace: nothing in it outlives its first process, which ends when any
+# daemon does.
 start_daemons() {
   # shellcheck disable=SC2016  # expanded inside
   local first='
@@ -109,7 +107,7 @@ if slurm_is_up; then
   die "this Slurm is up already; jobs/testbed/slurm-down.sh removes it"
 fi
 remove_slurm
-trap remove_slurm EXIT  # whatever fails before it is complete
+trap remove_slurm EXIT  # if a step fails before all is complete
 make_folder
 start_daemons
 wait_until_idle

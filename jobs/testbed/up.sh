@@ -9,20 +9,20 @@
 #   jobs/testbed/rate.sh 500mbit                      other limits, also during a run
 #   jobs/testbed/down.sh                              removes everything
 #
-# --hosts N        how many, 2 unless told
-# --rate RATE      of each direction of each link, as tc writes it: 500mbit, 2gbit (the
+# --hosts N        number of hosts, 2 by default
+# --rate RATE      of each direction of each link, in tc's form: 500mbit, 2gbit (the
 #                  default); none: as fast as the machine can
 # --latency TIME   added on the way from one host to another: 100us, 2ms; none is the default.
 #                  Needs a kernel with netem
-# --burst SIZE     what may pass at once after a pause, 128kb unless told. With less, small
-#                  messages feel the rate more, but large ones get less than the rate: measured, 90
-#                  to 95 % of 2gbit with 128kb, 75 % with 16kb
+# --burst SIZE     bytes that may pass at once after a pause, 128kb by default. Smaller bursts make
+#                  the rate count more for small messages, but large ones get less than the rate:
+#                  measured, 90 to 95 % of 2gbit with 128kb, 75 % with 16kb
 #
 # Every host has its own name, address, /dev/shm, TMPDIR and share of this machine's cores (hosts
 # share a core where there are more hosts than cores), so that ranks on different hosts
 # take no cores from each other. Files and processes are the machine's.
 #
-# A test bed that a crash left behind is removed first; one that is up stays, with exit code 1.
+# Leftovers of a crash are removed first; a present test bed stays, with exit code 1.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -43,7 +43,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $hosts =~ ^[1-9][0-9]?$ ]] || usage "--hosts is '$hosts'; it can be 1 to 99"
 
-# Cores that this process may use, one a line.
+# Prints the cores that this process may use, one a line.
 own_cores() {
   local range
   for range in $(taskset --cpu-list --pid $$ | sed 's/.*: *//; s/,/ /g'); do
@@ -51,7 +51,7 @@ own_cores() {
   done
 }
 
-# cores_of HOST: its part of the cores, for taskset. Neighbouring cores go to one host.
+# cores_of HOST: prints its part of the cores, for taskset. Neighbouring cores go to one host.
 cores_of() {
   local first=$(($1 * ${#cores[@]} / hosts)) last=$((($1 + 1) * ${#cores[@]} / hosts))
   ((last > first)) || last=$((first + 1))
@@ -65,8 +65,8 @@ make_switch() {
   ip -n "$switch" link set bridge up
 }
 
-# make_host NUMBER: namespace, link to the switch, address, folder. Large packets, as clusters have
-# them: the kernel limits few of them more exactly than many.
+# make_host NUMBER: makes namespace, link to the switch, address and folder. Packets are large, as on
+# clusters: the kernel limits few large packets more exactly than many small ones.
 make_host() {
   local name=hidup$1 port=port$1 address=$network.$(($1 + 1))
   ip netns add "$name"
@@ -89,7 +89,7 @@ if is_up; then
   die "a test bed is up already; jobs/testbed/down.sh removes it"
 fi
 remove_all
-trap remove_all EXIT  # whatever fails before it is complete
+trap remove_all EXIT  # if a step fails before all is complete
 mapfile -t cores < <(own_cores)
 mkdir -m 755 "$state"
 echo "127.0.0.1 localhost" >"$state/hosts"

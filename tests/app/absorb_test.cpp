@@ -17,7 +17,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A run of the small decks whose times follow from the work of its instructions.
+// A run of the small decks. Its times follow from the work of its instructions.
 class AbsorbedRun : public testing::Test {
  protected:
   AbsorbedRun()
@@ -59,7 +59,7 @@ class AbsorbedRun : public testing::Test {
     return read_timing_file(path_);
   }
 
-  // One instruction after the other; step 1 has other times.
+  // Instructions run one after the other; step 1 has other times.
   TimingRecord in_turn() const {
     std::vector<Interval> times;
     double now = 0.0;
@@ -119,7 +119,7 @@ TEST_F(AbsorbedRun, RoundedSumsAreNotTaken) {
   }
 }
 
-// A message while an operation runs on every rank.
+// A message overlaps an operation on every rank.
 TEST_F(AbsorbedRun, WhatRanBesideOthers) {
   make_program("dp");
   const std::vector<Instruction>& instructions = step_.program.instructions;
@@ -131,13 +131,13 @@ TEST_F(AbsorbedRun, WhatRanBesideOthers) {
       instructions.begin());
   ASSERT_GT(message, 0);
   ASSERT_EQ(instructions[message - 1].stream, StreamKind::compute);
-  const size_t operation = message - 1;  // everything else ran before or behind
+  const size_t operation = message - 1;  // everything else ran before or after them
   const TimingRecord record = record_of([&](int64_t, int64_t rank, size_t i) {
     const double at = 10.0 * static_cast<double>(i);
     if (i == operation) {
       return Interval{at, at + 20.0};
     }
-    // Rank 3 is late, and still within the operation.
+    // Rank 3 starts the message late, still within the operation.
     return i == message ? Interval{at + 1.0 + (rank == 3 ? 2.0 : 0.0), at + 8.0}
                         : Interval{at, at + 1e-3};
   });
@@ -160,14 +160,14 @@ TEST_F(AbsorbedRun, WhatRanBesideOthers) {
       << "its time includes what the message took from it";
 }
 
-// What it writes train accepts: here of a profile that has few times itself.
+// `train` accepts the profile that absorb() writes, here from a profile with few times.
 TEST_F(AbsorbedRun, TheProfileCanBeRead) {
   make_program("megatron");
   std::erase_if(profile_.collectives,
                 [](const CollectiveTimes& times) { return times.opcode != Opcode::all_reduce; });
   profile_.operations.resize(1);
   const TimingRecord record = record_of([&](int64_t, int64_t /*rank*/, size_t i) {
-    // Of an operation less than profiles have.
+    // 1e-14 s is less than profiles record.
     const double at = 10.0 * static_cast<double>(i);
     return Interval{at, at + (i % 2 == 0 ? seconds_of(i) : 1e-14)};
   });

@@ -51,7 +51,7 @@ TEST(Costs, OfTheDecksRates) {
             print_profile(roofline_profile(kMesh, fast)));
 }
 
-// Seconds of a product of n x n x n.
+// Returns the seconds of a product of n x n x n.
 double product_seconds(const Deck& deck, double n, DType dtype) {
   const Work work{.flops = 2.0 * n * n * n, .bytes = 1.0, .sizes = {1, 1, 1}, .dtype = dtype};
   return CostModel(costs_of(deck, kMesh, std::nullopt).value()).operation(Opcode::matmul, work);
@@ -221,7 +221,7 @@ TEST(Costs, TheSearchRestsOnTheLeastRates) {
             print_profile(roofline_profile(kMesh, least)));
 }
 
-// Seconds of a product of 1.6 Tflop, and of moving 100 GB.
+// Returns the seconds of a product of 1.6 Tflop, and of moving 100 GB.
 std::pair<double, double> pace_of_rank(const RankCosts& costs, int64_t rank) {
   return {costs.of(rank).operation(Opcode::matmul, {.flops = 1.6e12}),
           costs.of(rank).operation(Opcode::add, {.bytes = 1e11})};

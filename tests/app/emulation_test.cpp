@@ -1,4 +1,4 @@
-// What is said of an emulated step before it runs.
+// The messages about an emulated step before it runs.
 #include "app/emulation.h"
 
 #include <gtest/gtest.h>

@@ -70,7 +70,7 @@ TEST_F(Explained, RoundedSumsSayTheirType) {
   EXPECT_EQ(2.0 * gradients(narrow).bytes.at(0), gradients(wide).bytes.at(0));
 }
 
-// Every second of a step belongs to one operation or bucket, whatever the strategy.
+// Every second of a step belongs to one operation or one bucket, for any strategy.
 TEST_F(Explained, OperationsAndBucketsAreTheWholeStep) {
   for (const char* strategy : {"dp", "fsdp", "megatron", "megatron-sp", "ps"}) {
     const Forecast step = step_of(strategy);
@@ -169,7 +169,7 @@ TEST_F(Explained, TheBestOfEveryName) {
   EXPECT_EQ(megatron->memory_bytes, step_of("megatron").plan.bytes);
 }
 
-// What a search would find has no part in it.
+// The explained strategy takes part in no comparison of the search's finds.
 TEST_F(Explained, AStrategyBesideTheNamedOnes) {
   const Forecast step = step_of("fsdp");
   Strategy mine = choose_strategy("fsdp", input_.deck, input_.graph, input_.mesh, profile_);

@@ -1,4 +1,4 @@
-// Timing files of runs that never were.
+// Timing files of invented runs.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace hidup {
 
-// On one host; the caller fills in strategy, program and prediction.
+// Returns the header of a run on one host; the caller fills in strategy, program and prediction.
 inline TimingHeader made_up_header(int64_t ranks) {
   const auto count = static_cast<size_t>(ranks);
   TimingHeader header;
@@ -28,7 +28,7 @@ inline TimingHeader made_up_header(int64_t ranks) {
   return header;
 }
 
-// When an instruction ran.
+// Returns the start and the end of an instruction.
 using MadeUpTimes = std::function<Interval(int64_t step, int64_t rank, size_t instruction)>;
 
 inline std::vector<TimelineRow> made_up_timeline(const TimingHeader& header, int64_t step,
@@ -43,8 +43,8 @@ inline std::vector<TimelineRow> made_up_timeline(const TimingHeader& header, int
   return rows;
 }
 
-// Rank r of step s computes for s + r seconds, communicates for 10 s + r, of which r are exposed;
-// the step takes 100 s.
+// Appends a step of 100 s: rank r computes for s + r seconds in step s and communicates for 10 s +
+// r, of which r are exposed.
 inline void append_made_up(TimingFile& file, const TimingHeader& header, int64_t step,
                            const MadeUpTimes& times) {
   std::vector<double> compute;

@@ -35,8 +35,8 @@ TimingHeader small_program() {
   return header;
 }
 
-// Rank 0 computes every instruction for 3 s, rank 1 for 2 s; step 1 is ten times as slow, step 4 is
-// twice as slow. Rank 1 is 4 s late for the message and ends it 0.5 s later.
+// Rank 0 computes every instruction for 3 s, rank 1 for 2 s; step 1 is ten times as slow, step 4
+// twice. Rank 1 starts the message 4 s late and ends it 0.5 s later.
 Interval ran(int64_t step, int64_t rank, size_t instruction) {
   const double slow = step == 1 ? 10.0 : step == 4 ? 2.0 : 1.0;
   const double begin = 10.0 * static_cast<double>(instruction);
@@ -115,7 +115,7 @@ void expect_refused(const std::string& path, const std::string& why) {
   EXPECT_THAT(message, HasSubstr(why));
 }
 
-// Of files that no run has written.
+// Timing files that no run can have written.
 struct Impossible {
   const char* why;
   void (*change)(TimingHeader& header, Iteration& step, BusyTimes& rank_1, TimelineRow& row);
@@ -169,7 +169,7 @@ TEST(Measured, TimesThatCannotBeAreRefused) {
     TimelineRow last;
     each.change(header, second, rank_1, last);
     TimingFile out(file.path, true, header);
-    if (!header.emulation) {  // whose rows have more columns, and are read behind it
+    if (!header.emulation) {  // an emulated run's rows have more columns, and are read later
       if (second.step > 1) {
         append_made_up(out, header, 1, ran);
       }
@@ -187,7 +187,7 @@ TEST(Measured, TimesThatCannotBeAreRefused) {
   }
 }
 
-// As GPUs have them, whose steps are not all timed (cluster.device.timed_every).
+// On GPUs not every step has times (cluster.device.timed_every).
 TEST(Measured, StepsOfWhichNoTimesAreKnownAreLeftOut) {
   const MadeUpFile file;
   TimingFile out(file.path, true, small_program());

@@ -1,4 +1,4 @@
-// The error says what is missing where memory does not suffice, and its advice is true.
+// The error names the missing bytes where memory does not suffice, and its advice is true.
 #include "app/memory_advice.h"
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@
 namespace hidup {
 namespace {
 
-// The costs of the machine with another mesh; of links of one rank nothing is known.
+// Returns costs for other meshes; unknown where an axis of one rank, which has no link, grows.
 CostsOf costs_of(const Setting& setting) {
   return [setting](const Mesh& mesh, std::optional<size_t>) -> std::optional<CostModel> {
     for (size_t axis = 0; axis < mesh.size(); ++axis) {
@@ -30,7 +30,7 @@ CostsOf costs_of(const Setting& setting) {
   };
 }
 
-// The message of the error that the search ends in; empty where it ends well.
+// Returns the message of the error that ends the search; empty where the search succeeds.
 std::string message_of(const Setting& setting) {
   const Graph graph = setting.graph();
   try {
@@ -42,7 +42,7 @@ std::string message_of(const Setting& setting) {
   }
 }
 
-// The first number behind the text; -1 where it is not in the message.
+// Returns the first number after the text; -1 where the message lacks the text.
 int64_t number_behind(const std::string& message, const std::string& text) {
   std::smatch match;
   return std::regex_search(message, match, std::regex(text + "(\\d+)")) ? std::stoll(match[1]) : -1;
@@ -75,7 +75,7 @@ TEST(MemoryAdvice, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   EXPECT_NE(message.find("its largest tensors on a rank: "), std::string::npos) << message;
   EXPECT_NE(message.find("(activation)"), std::string::npos) << message;
 
-  // Its advice is right, and is the nearest of its kind.
+  // The advice is right, and no smaller change of its kind suffices.
   EXPECT_GE(number_behind(message, "train.batch "), setting.deck.train->batch / 4) << message;
   const int64_t ranks = number_behind(message, "axis ranks: ");
   ASSERT_GT(ranks, 4) << message;
@@ -86,7 +86,7 @@ TEST(MemoryAdvice, TheErrorSaysWhatIsMissingAndWhatWouldDo) {
   EXPECT_NE(message_of(larger), "");
 }
 
-// Each by itself, with what a run of it takes; the nearest first.
+// The error names every change that suffices alone, with the memory of a run, nearest first.
 TEST(MemoryAdvice, EveryChangeIsTrueAndTheNearestComesFirst) {
   Setting setting = setting_in_one_group();
   setting.deck.model->vocab = 30;  // activations are most of the memory
@@ -114,18 +114,18 @@ TEST(MemoryAdvice, EveryChangeIsTrueAndTheNearestComesFirst) {
   expect_line(setting, with_precision(setting.graph(), DType::bf16), "model.precision bf16 fits");
   Setting larger = setting;
   larger.mesh[0].size = 8;
-  larger.options.level = SearchLevel::fast;  // as the advice: the proof may find other plans
+  larger.options.level = SearchLevel::fast;  // as the advice: a proof may find other plans
   const SearchOutcome more = larger.search();
   const std::string told = fmt::format(
       "\n8 ranks instead of 4 (axis ranks: 8) fit with {} per rank: {} per step",
       format_bytes(more.candidates[0].memory_bytes), format_seconds(more.step.seconds()));
   EXPECT_NE(message.find(told), std::string::npos) << told << "\n" << message;
-  // A batch of 16 or more is nearer than half the bits.
+  // A batch of 16 or more is a smaller change than 16 bits.
   EXPECT_LT(message.find("train.batch "), message.find("model.precision bf16")) << message;
   EXPECT_LT(message.find("model.precision bf16"), message.find("ranks instead of 4")) << message;
 }
 
-// One rank has sent no messages.
+// The link of an axis of one rank is unknown, so no time is predicted.
 TEST(MemoryAdvice, TimesThatNobodyKnowsAreNotTold) {
   Setting setting = setting_in_one_group();
   setting.mesh[0].size = 2;
@@ -138,7 +138,7 @@ TEST(MemoryAdvice, TimesThatNobodyKnowsAreNotTold) {
       << message;
 }
 
-// By what a run does: a search may find a strategy where no other fits.
+// The batch is checked by searches, as runs do them: a search may find a plan where no other fits.
 TEST(MemoryAdvice, TheBatchThatItNamesIsTheLargestThatFits) {
   for (const Mesh& mesh : {Mesh{{"ranks", 4}}, Mesh{{"node", 2}, {"core", 2}}}) {
     Setting setting = setting_in_one_group();

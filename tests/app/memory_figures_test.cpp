@@ -1,5 +1,5 @@
-// What shipped decks need under strategies whose parameters and activations come and go: bounds
-// that others' systems keep, too.
+// Memory of shipped decks under strategies that gather parameters or recompute activations, within
+// bounds that other systems keep, too.
 #include <gtest/gtest.h>
 
 #include "app/costs.h"
@@ -11,7 +11,7 @@ namespace {
 constexpr double kGiB = 1 << 30;
 
 struct Figures {
-  double gib = 0.0;  // of a rank
+  double gib = 0.0;  // per rank
   double step_s = 0.0;
 };
 
@@ -53,8 +53,8 @@ TEST(MemoryFigures, OfBertWithExpertsOnEightTimesEightRanks) {
   EXPECT_LE(figures_of("bert-sgmoe", "v100-8x8-10gbps", "fsdp", {}).gib, 3.6);
 }
 
-// What users of FSDP count: a part of all that belongs to the parameters, the activations of a
-// sequence, and the largest parameter's gradient, whole, as it is scattered.
+// FSDP's usual count: a share of the parameters' state, the activations of a sequence, and the
+// largest parameter's whole gradient while it is scattered.
 TEST(MemoryFigures, OfLlamaUnderFsdpTermByTerm) {
   const MemoryPlan plan = forecast_of("llama-7b", "h100-16x8", "fsdp", {}).plan;
   constexpr int64_t kRanks = 128, kLayers = 32, kHidden = 4096, kHeads = 32, kWidth = 11008,
@@ -66,12 +66,12 @@ TEST(MemoryFigures, OfLlamaUnderFsdpTermByTerm) {
 
   constexpr int64_t kStream = kTokens * kHidden * kHalf;
   constexpr int64_t kNormScales = kTokens * kFloat;
-  // Of a layer: both norms, q, k, v, attention, its projection, the sum behind the feed-forward
-  // network; gate, up and their product; of attention and of the norms a number per row.
+  // Activations of a layer: both norms, q, k, v, attention, its projection and the sum after the
+  // feed-forward network; gate, up and their product; a number per row for attention and norms.
   constexpr int64_t kLayer =
       8 * kStream + 3 * kTokens * kWidth * kHalf + kHeads * kTokens * kFloat + 2 * kNormScales;
-  // The embedding, and the gradient that goes back to the last layer; the head's gradient with the
-  // copy that is sent.
+  // The embedding, the gradient for the last layer, and the head's gradient with its copy for the
+  // message.
   constexpr int64_t kEnds = 2 * kStream + kNormScales + 2 * kVocabulary * kHidden * kFloat;
   EXPECT_EQ(plan.activation_bytes, kLayers * kLayer + kEnds);
 }

@@ -1,4 +1,4 @@
-// Which profile a run rests on: none, a file's, one that is kept, or a new one. On one rank.
+// Choice of a run's profile on one rank: none, a file's, a cached one, or a new one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ class ObtainProfile : public testing::Test {
     return obtain_profile(inputs(), machine);
   }
 
-  // The file in which the profile is kept; empty where none is.
+  // Returns the file of the cached profile; empty where no profile is cached.
   std::string kept_file() const {
     const std::filesystem::path folder = cache_ / "hidup";
     if (!std::filesystem::exists(folder)) {
@@ -79,7 +79,7 @@ TEST_F(ObtainProfile, MeasuresOnceForAModelAndKeepsIt) {
   const std::string file = kept_file();
   EXPECT_EQ(read(file), print_profile(measured));
   EXPECT_EQ(print_profile(obtain("auto").value()), print_profile(measured)) << "not measured again";
-  // Another model has another file.
+  // Another model gets another file.
   input_ = decks_.read({"cluster.mesh=[{name: ranks, size: 1}]", "model.hidden=16"});
   std::filesystem::remove(file);
   ASSERT_TRUE(obtain("auto"));

@@ -44,7 +44,7 @@ TEST(PlanJson, HasWhatProgramsReadOfAPlan) {
   EXPECT_EQ(plan_json(input, strategy, {.useful_ranks = 1}).dump(2), expected.dump(2));
 }
 
-// A fast one, slower ones and one that does not fit, as a search finds them.
+// Returns a fast candidate, slower ones and one that does not fit, as a search finds them.
 std::vector<Candidate> sample_candidates() {
   std::vector<Candidate> candidates;
   const auto add = [&](const char* name, double seconds, const BusyTimes& busy) {
@@ -126,7 +126,7 @@ TEST(PrintPlan, SaysWhatTheTimesRestOn) {
               HasSubstr("strategy  fsdp, 2 microbatch(es), accumulated over 3 groups\n"));
 }
 
-// Faster, slower, the same, surely the same, and not possible.
+// Returns changes that are faster, slower, the same, surely the same, and impossible.
 WhatIfReport sample_report() {
   WhatIfReport report{.now_s = 1.0, .changes = {}};
   const auto add = [&](const char* kind, const char* what, double seconds, double at_most) {

@@ -20,7 +20,7 @@ SearchOutcome searched(const PlanningInput& input, const std::string& hints) {
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, hints);
   options.baselines = false;
   options.level = SearchLevel::fast;
-  options.time_limit_s = 0.0;  // the same, however slow the machine
+  options.time_limit_s = 0.0;  // so that results do not depend on the machine's speed
   return search_for(input.deck, input.graph, input.mesh,
                     costs_without_ranks(input.deck, input.mesh), options);
 }
@@ -103,7 +103,7 @@ TEST(ChooseStrategy, ByANamePerAxis) {
               Pair(ExitCode::usage, HasSubstr("the mesh has no axis gpus (did you mean gpu?)")));
 }
 
-// The order of the axes in a deck numbers the ranks, and changes no prediction.
+// The order of the axes in a deck numbers the ranks; predictions do not depend on it.
 TEST(ChooseStrategy, ThePredictionIsThatOfTheAxesInAnyOrder) {
   const SmallDecks decks;
   const std::vector<std::string> orders = {
@@ -187,7 +187,7 @@ TEST(SearchOptionsOf, TheDecksChoicesOfMemoryAreHints) {
   const PlanningInput input = decks.read({"train.recompute=block"});
   const Strategy named = choose_strategy("dp", input.deck, input.graph, input.mesh);
   ASSERT_EQ(both.ops.size(), named.ops.size());
-  for (size_t op = 0; op < both.ops.size(); ++op) {  // of the others the search is free
+  for (size_t op = 0; op < both.ops.size(); ++op) {  // the search chooses the others
     EXPECT_EQ(both.ops[op].recompute.has_value(), named.ops[op].recompute);
     EXPECT_TRUE(both.ops[op].recompute.value_or(true));
   }
@@ -202,7 +202,7 @@ TEST(SearchOptionsOf, TheDecksChoicesOfMemoryAreHints) {
   };
   EXPECT_GT(says(true), 0);
   EXPECT_GT(says(false), 0);
-  for (OpId op = 0; op < static_cast<OpId>(mixed.ops.size()); ++op) {  // the file comes first
+  for (OpId op = 0; op < static_cast<OpId>(mixed.ops.size()); ++op) {  // the file has precedence
     if (input.graph.op_name(op).find(".norm") != std::string::npos) {
       EXPECT_EQ(mixed.of_operation(op)->recompute, false) << input.graph.op_name(op);
     }
@@ -348,7 +348,7 @@ TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {
   const PlanningInput input = decks.read({"train.microbatches=2"});
   const CostModel costs(costs_without_ranks(input.deck, input.mesh));
   Strategy strategy = choose_strategy("megatron", input.deck, input.graph, input.mesh);
-  strategy.stages = {7};  // an earlier note
+  strategy.stages = {7};  // an earlier note, which is replaced
   const Forecast step = forecast(input.graph, strategy, lowering_options(input.deck), costs);
   strategy = step.strategy;
   EXPECT_EQ(strategy.predicted->iteration_s, step.prediction.iteration_s);
@@ -356,7 +356,7 @@ TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {
   EXPECT_EQ(strategy.predicted->comm_s, step.prediction.busy.comm_s);
   EXPECT_EQ(strategy.predicted->exposed_comm_s, step.prediction.busy.exposed_comm_s);
   EXPECT_EQ(strategy.predicted->peak_bytes, step.plan.bytes);
-  // Stages begin behind the messages: of the embedding, of the heads' and of the columns' sums.
+  // Stages begin after the messages of the embedding and of the sums of heads and of columns.
   std::vector<std::string> stages;
   for (const OpId op : strategy.stages) {
     stages.push_back(input.graph.op_name(op));

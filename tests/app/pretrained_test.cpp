@@ -39,7 +39,7 @@ Deck deck_of(const std::string& more) {
       more + "}\ndata: {kind: synthetic}\ntrain: {batch: 3, steps: 1, seed: 7}\n");
 }
 
-// One window of tokens.
+// A data set of one window of tokens.
 class OneWindow : public Batches {
  public:
   explicit OneWindow(std::vector<int32_t> tokens)
@@ -59,7 +59,7 @@ class OneWindow : public Batches {
   std::vector<int32_t> tokens_;
 };
 
-// A model as it starts, on one rank, and its checkpoint.
+// A model with its initial parameters on one rank, and its checkpoint.
 class Pretrained {
  public:
   explicit Pretrained(const Deck& deck, const std::string& graph = "", int64_t vocab = kVocab)
@@ -81,7 +81,7 @@ class Pretrained {
     write();
   }
 
-  // Of what is changed by then.
+  // Writes a checkpoint of the present values.
   void write() {
     CheckpointWriter writer(*self_, {.folder = folder_ / "ckpt", .blocking = true}, kept_.tensors,
                             kept_.regions);
@@ -99,7 +99,7 @@ class Pretrained {
     write();
   }
   KeptValues& kept() { return kept_; }
-  // The number of a tensor of kept().
+  // Returns the number of a tensor of kept().
   size_t tensor(const std::string& name) const {
     return static_cast<size_t>(std::ranges::find(kept_.tensors, name, &StoredTensor::name) -
                                kept_.tensors.begin());
@@ -144,7 +144,7 @@ double cross_entropy(const std::vector<float>& logits, int32_t target) {
   return std::log(sum) - static_cast<double>(logits.at(static_cast<size_t>(target)));
 }
 
-// Token by token as the whole window at once.
+// Logits of one token at a time equal those of the whole window.
 TEST(LanguageModel, HasTheLogitsOfTheLoss) {
   const Deck deck = deck_of("");
   Pretrained trained(deck);
@@ -157,9 +157,9 @@ TEST(LanguageModel, HasTheLogitsOfTheLoss) {
   EXPECT_NEAR(sum / kSequence, trained.loss(window), 1e-5);
 }
 
-// What an earlier, longer text left behind the prefix is there, and changes nothing; with experts
-// neither, though in training they have less slots than tokens. How many tokens an expert gets may
-// change the order of its sums.
+// Text behind the prefix changes nothing, even where an earlier, longer text left it there. This
+// holds with experts, too, although they have fewer slots than tokens in training. The number of
+// tokens of an expert may change the order of its sums.
 TEST(LanguageModel, DoesNotDependOnWhatIsBehindTheText) {
   for (const char* more :
        {"", ", moe: {experts: 3, every: 1, router: top2, capacity_factor: 0.5}"}) {
@@ -205,9 +205,9 @@ TEST(LanguageModel, TakesTheVocabularyOfTheCheckpoint) {
 
 constexpr const char* kUp = "parameters/layers.0.ffn.up.weight";  // [12, 20]
 
-// Files that somebody made: their checksums are right.
+// Files that somebody forged with right checksums.
 struct Crafted {
-  const char* what;  // is said of the file
+  const char* what;  // the error about the file
   void (*change)(Pretrained& trained);
 };
 
@@ -263,7 +263,7 @@ TEST(StoredParameters, AreThoseOfTheModel) {
   }
 }
 
-// Their classes are no key of the deck.
+// No deck key gives the classes of an image model.
 TEST(StoredParameters, OfImages) {
   const Deck deck = parse(
       "model: {family: vit, layers: 1, hidden: 12, heads: 3}\ndata: {kind: images}\n"
@@ -272,7 +272,7 @@ TEST(StoredParameters, OfImages) {
   EXPECT_FALSE(stored_parameters(file, deck_of(file)).empty());
 }
 
-// Not even the token of which all other numbers are finite.
+// The error names the logits even where one token alone has finite numbers.
 TEST(LanguageModel, SaysWhereItsLogitsAreNotFinite) {
   for (const float wrong : {std::numeric_limits<float>::quiet_NaN(), -INFINITY}) {
     const Deck deck = deck_of("");
@@ -306,7 +306,7 @@ TEST(Sample, TakesTheLargestWithoutTemperature) {
   }
 }
 
-// Of evenly spaced numbers as many as the softmax says choose a token.
+// The share of evenly spaced numbers that choose a token is its softmax.
 TEST(Sample, DrawsFromTheSoftmax) {
   const std::vector<float> logits = {0.0F, std::log(4.0F), std::log(4.0F), -1e30F};
   const auto shares = [&](const Sampling& sampling) {

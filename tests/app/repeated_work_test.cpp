@@ -1,4 +1,4 @@
-// Work that ranks repeat: how much of it, along which axis, and how many ranks would do.
+// Work that ranks repeat: its size, its axis, and the number of ranks that would suffice.
 #include "app/repeated_work.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace hidup {
 namespace {
 
-// Two nodes of two ranks, with that link between the nodes.
+// Returns two nodes of two ranks, with a link of `bandwidth` between the nodes.
 Setting two_nodes(double bandwidth) {
   Setting setting = small_setting();
   setting.mesh = {{"node", 2}, {"core", 2}};
@@ -24,7 +24,7 @@ RepeatedWork repeated(const Setting& setting, const Strategy& strategy, int64_t 
                        memory_limit);
 }
 
-// Every rank of an axis computes these operations whole.
+// Makes every rank of an axis compute the operations of a kind whole.
 void replicate(const Graph& graph, Strategy& strategy, size_t axis, OpKind kind) {
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     if (graph.op(op).kind == kind) {
@@ -56,7 +56,7 @@ TEST(RepeatedWork, ASlowLinkMakesNodesRepeatEachOther) {
   EXPECT_DOUBLE_EQ(work.step_s, found.step.seconds());
   EXPECT_EQ(work.useful_ranks, 2);
 
-  // One node alone: a search for it starts afresh, and may find a little more.
+  // A search for one node starts afresh, and may find a slightly faster plan.
   Setting one_node = setting;
   one_node.mesh[0].size = 1;
   const double alone_s = one_node.search().step.seconds();
@@ -90,7 +90,7 @@ TEST(RepeatedWork, CountsOperationsAndTheirFlops) {
   EXPECT_LT(work.axes[0].flops_part, 1.0);
 }
 
-// Every operation is computed on one rank of the axis, and the other waits: nothing is repeated.
+// One rank of the axis computes each operation while the other waits, so no work is repeated.
 TEST(RepeatedWork, WorkOfOneRankOfAnAxisIsNotRepeated) {
   const Setting setting = two_nodes(1e5);
   const Graph graph = setting.graph();
@@ -105,7 +105,7 @@ TEST(RepeatedWork, WorkOfOneRankOfAnAxisIsNotRepeated) {
   EXPECT_EQ(describe(work, setting.mesh, true), "");
 }
 
-// The second node computes ten times as fast: alone it is faster than with the other.
+// The second node computes ten times as fast: it is faster alone than with the other.
 TEST(RepeatedWork, TheFasterDevicesAloneAreNamed) {
   const Setting setting = two_nodes(1e5);
   Setting fast = setting;
@@ -128,7 +128,7 @@ TEST(RepeatedWork, TheFasterDevicesAloneAreNamed) {
   EXPECT_NE(line.find(": the others add nothing"), std::string::npos) << line;
 }
 
-// The same work costs many ranks more than few: they could share it further.
+// Repeated work counts more on many ranks, which could share it further.
 TEST(RepeatedWork, CountsMoreForMoreRanks) {
   for (const int64_t ranks : {2, 16}) {
     Setting setting = small_setting();
@@ -160,7 +160,7 @@ TEST(RepeatedWork, RanksThatHaveNoMemoryForItAreNotEnough) {
   EXPECT_EQ(describe(tight, setting.mesh, true).find("add"), std::string::npos);
 }
 
-// All ranks do all of the attention, but share the rest.
+// All ranks compute the whole attention, but share the rest.
 TEST(RepeatedWork, RanksThatShareSomethingAddSomething) {
   Setting setting = small_setting();
   setting.mesh = {{"ranks", 16}};
@@ -177,7 +177,7 @@ TEST(RepeatedWork, RanksThatShareSomethingAddSomething) {
   EXPECT_NE(none.find(": ranks 2 to 16 along ranks add nothing"), std::string::npos) << none;
 }
 
-// Along both axes: with one rank along each a step takes as long.
+// Ranks repeat work along both axes: a step takes as long with one rank along each.
 TEST(RepeatedWork, AxesAddUp) {
   Setting setting = two_nodes(1e5);
   setting.machine.links[1] = setting.machine.links[0];

@@ -1,4 +1,4 @@
-// What all ranks of a job do alike, on ranks that are threads.
+// Functions that all ranks of a job call together, on ranks that are threads.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Pair;
 
-// What `work` throws on rank 0; the others throw the same code without a message.
+// Returns the error that `work` throws on rank 0; the others throw its code without a message.
 std::pair<ExitCode, std::string> failure_of_ranks(
     const std::function<void(Communicator& world)>& work) {
   std::pair<ExitCode, std::string> first{ExitCode::done, ""};

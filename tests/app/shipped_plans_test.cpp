@@ -1,5 +1,5 @@
-// What a search says of its plan is what its written strategy is, of every shipped model and
-// cluster.
+// The search's statements about its plan hold for the strategy that it writes, for every shipped
+// model and cluster.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,7 @@ std::vector<std::string> decks_in(const std::string& folder) {
   return files;
 }
 
-// Whether a plan was found: not where nothing fits, or where the cluster has no rates.
+// Returns true if a plan was found: false where none fits or the cluster has no rates.
 bool compare_with_its_file(const PlanningInput& input, const Profile& profile) {
   const RankCosts costs = rank_costs(input.deck, input.mesh, profile);
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
@@ -53,8 +53,8 @@ bool compare_with_its_file(const PlanningInput& input, const Profile& profile) {
   return true;
 }
 
-// Here a step of llama-7b takes longer, and more memory, than blocks of few layers let expect:
-// gradients wait for the network.
+// On this cluster gradients wait for the network, so a step of llama-7b takes more time and memory
+// than blocks of few layers predict.
 const std::vector<std::string> kWhereDepthsDiffer = {
     "cluster.device.memory=40GiB", "cluster.device.flops=312TFLOPS",
     "cluster.mesh=[{name: node, size: 4, bandwidth: 100Gbps, shared: 8}, "

@@ -1,4 +1,4 @@
-// A small model and cluster in files, for tests of what commands do with decks.
+// A small model and cluster in files, for tests of commands.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// Two layers, 8 sequences of synthetic tokens; four ranks with all rates, without a profile.
+// Two layers, 8 sequences of synthetic tokens, and four ranks with all rates but without a profile.
 struct SmallDecks {
   TemporaryFolder folder;
   std::string model = folder.write("model.yaml",
@@ -32,7 +32,7 @@ struct SmallDecks {
   }
 };
 
-// What `work` throws, and its exit code; fails where it throws nothing.
+// Returns the exit code and the message of the Error that `work` throws; fails where there is none.
 template <typename Work>
 std::pair<ExitCode, std::string> error_of(const Work& work) {
   try {

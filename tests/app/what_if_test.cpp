@@ -1,4 +1,4 @@
-// What a step gains from one change: the same as a search for the changed cluster finds.
+// Gains from one change, which equal those that a search for the changed cluster finds.
 #include "app/what_if.h"
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ Setting two_axes() {
   return setting;
 }
 
-// The text of each, in order.
+// Returns the text of each change, in order.
 std::vector<std::string> changes_of(const WhatIfReport& report) {
   std::vector<std::string> texts;
   for (const WhatIf& change : report.changes) {
@@ -116,7 +116,7 @@ TEST(WhatIf, MemoryCountsWhereItIsShort) {
   EXPECT_GT(find(report, "memory x 2").gain, 0.0);
 }
 
-// Of an axis of one rank no link counts.
+// An axis of one rank has no link that counts.
 TEST(WhatIf, WhatIsNotKnownIsSaid) {
   Setting setting = two_axes();
   setting.mesh[0].size = 1;
@@ -184,7 +184,7 @@ TEST(WhatIf, TheOnlyNumberOfMicrobatchesIsAHint) {
   expect_step(report_of(setting), "without train.microbatches 4", step_of(free));
 }
 
-// A share has a weight for every rank that there is now.
+// A share has one weight for each rank of today's mesh.
 TEST(WhatIf, SharesAreOfTheirRanks) {
   Setting setting = quick_setting();
   setting.options.hints = read_hints(setting.graph(), setting.mesh,

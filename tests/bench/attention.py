@@ -5,8 +5,8 @@
     python3 tests/bench/attention.py --program build/tests/bench/bench_kernels --device cpu --small
 
 bf16, 16,384 tokens, width 768, heads of 64 and of 128. hidup's times are those of bench_kernels,
-which runs a GPT-2 of one layer; PyTorch's are of the fastest of its backends that can do it, on
-queries, keys and values that lie in one tensor, as ours. Both find nothing in the cache. Medians.
+which runs a GPT-2 of one layer; PyTorch's are of its fastest backend that supports the case, on
+queries, keys and values in one tensor, like hidup's. Neither side finds data in the cache. Medians.
 Needs PyTorch, without which it ends with code 77. One minute on a GPU.
 """
 
@@ -30,11 +30,11 @@ WIDTH = 768
 FLUSH = 256  # MiB, several times the L2 of a GPU
 BACKENDS = {"cuDNN": SDPBackend.CUDNN_ATTENTION, "flash": SDPBackend.FLASH_ATTENTION,
             "efficient": SDPBackend.EFFICIENT_ATTENTION, "math": SDPBackend.MATH}
-PASSES = ("attention", "attention_backward")  # as bench_kernels calls them
+PASSES = ("attention", "attention_backward")  # bench_kernels' names
 
 
 def hidup_times(args, batch, sequence, heads):
-    """Seconds of each of PASSES, and flops."""
+    """Returns seconds of each of PASSES, and flops."""
     settings = {"model.layers": 1, "model.hidden": WIDTH, "model.heads": heads, "model.vocab": 1000,
                 "model.sequence": sequence, "model.precision": "bf16", "train.batch": batch}
     command = [args.program, SOURCE / "inputs" / "models" / "gpt2-124m.yaml", "--flush", FLUSH,
@@ -52,7 +52,7 @@ def hidup_times(args, batch, sequence, heads):
 
 
 class Clock:
-    """Medians of work on the device, before which the cache is overwritten."""
+    """Times work on the device after the cache is overwritten; returns medians."""
 
     def __init__(self, args):
         self.device, self.repetitions = args.device, args.repetitions
@@ -78,7 +78,7 @@ class Clock:
 
 
 def torch_times(clock, batch, sequence, heads, backend):
-    """Seconds of each of PASSES."""
+    """Returns seconds of each of PASSES."""
     packed = torch.randn(batch, sequence, 3, heads, WIDTH // heads, dtype=torch.bfloat16,
                          device=clock.device)
     q, k, v = (part.detach().requires_grad_() for part in packed.permute(2, 0, 3, 1, 4))
@@ -94,7 +94,7 @@ def torch_times(clock, batch, sequence, heads, backend):
 
 
 def all_torch_times(clock, lacks, *shape):
-    """{backend: seconds of each of PASSES} of those that can do it; {backend: why not} to `lacks`."""
+    """Returns {backend: seconds of each of PASSES}; adds {backend: why not} of the others to `lacks`."""
     times = {}
     for name, backend in BACKENDS.items():
         if name == "math" and times:  # it needs memory for all scores, and is never the fastest
@@ -107,7 +107,7 @@ def all_torch_times(clock, lacks, *shape):
 
 
 def compare(args, clock, lacks, batch, sequence, heads):
-    """A row of the table for each of PASSES."""
+    """Prints a row of the table for each of PASSES."""
     ours = hidup_times(args, batch, sequence, heads)
     theirs = all_torch_times(clock, lacks, batch, sequence, heads)
     for i, (name, (seconds, flops)) in enumerate(zip(PASSES, ours)):

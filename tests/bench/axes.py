@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""What the order of a mesh's axes changes in predicted step times, which should be nothing: every
-shipped model x every shipped cluster of two axes x every strategy (the names, three combinations of
-two names, and the search), with the cluster deck as it is and with the two entries of cluster.mesh
-in the other order. Needs nothing but the program; 23 minutes on one core. Prints a line per model
-and cluster with its largest difference, at the end how many were compared, and what could not be.
+"""Effects of the order of a mesh's axes on predicted step times, which should be none: every shipped
+model x every shipped cluster of two axes x every strategy (the names, three combinations of two
+names, and the search), with the cluster deck as it is and with the two entries of cluster.mesh in
+the other order. Needs only the program; 23 minutes on one core. Prints a line per model and cluster
+with its largest difference, at the end the number of comparisons and the failed ones.
 
     python3 tests/bench/axes.py [--only REGEX] [--binary build/hidup] [--timeout 120]
 
---only: of the lines, those whose "MODEL CLUSTER" the expression finds, such as 'bert.* v100-8x8'.
+--only: lines whose "MODEL CLUSTER" the expression finds, such as 'bert.* v100-8x8'.
 
-Strategies with a name are predicted whether they fit in the memory or not. Hints that leave the
-search nothing to choose make these calls five times as fast; a named strategy knows neither hints
-nor limit. The search has the deck's memory, and lists other strategies beside its own
-("candidates"): those that both orders list, with equal numbers of microbatches, are compared, too.
+Named strategies are predicted whether or not they fit in the memory. Hints that leave the search no
+choice make these calls five times as fast; a named strategy ignores hints and limit. The search has
+the deck's memory and also lists other strategies ("candidates"): those that both orders list with
+equal numbers of microbatches are compared, too.
 """
 
 import argparse
@@ -44,7 +44,7 @@ WHY = {REFUSED: "refused by the program", NOTHING_FITS: "where nothing fits in t
 
 
 def explain(options, deck, cluster, *more):
-    """The JSON of `hidup explain`, or the exit code; LATE: it took too long."""
+    """Returns the JSON of `hidup explain`, or the exit code, or LATE if it took too long."""
     words = [options.binary, "explain", deck, "--cluster", cluster, "--json", *more]
     try:
         result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False,
@@ -57,17 +57,17 @@ def explain(options, deck, cluster, *more):
 
 
 class Comparison:
-    """What all pairs came to."""
+    """The results of all pairs."""
 
     def __init__(self):
         self.compared = []  # (difference, name of the cell)
         self.candidates = []
         self.without = collections.defaultdict(list)  # exit code: cells
         self.one_sided = []  # cells that only one order has
-        self.too_large = 0  # of those compared
+        self.too_large = 0  # number of compared cells above the limit
 
     def add(self, cell, shipped, swapped):
-        """The difference; nothing where there is none to tell."""
+        """Adds a cell and returns the difference; None where there is none."""
         codes = [code for code in (shipped, swapped) if isinstance(code, int)]
         if codes:
             (self.without[codes[0]] if codes == [codes[0]] * 2 else self.one_sided).append(cell)
@@ -108,7 +108,7 @@ def shown(found):
 
 
 def compare(options, folder, model, cluster, found):
-    """One model on one cluster: the line to print."""
+    """Returns the line of one model on one cluster."""
     deck = yaml.safe_load(cluster.read_text(encoding="utf-8"))
     axes = [axis["name"] for axis in deck["cluster"]["mesh"]]
     memory = int(deck["cluster"]["device"]["memory"].removesuffix("GiB")) * 2**30
@@ -150,7 +150,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "hints.yaml").write_text(HINTS, encoding="utf-8")
-        # Tokens, for the one deck that names a file which is not shipped.
+        # Tokens for the deck whose data file is not shipped.
         header = numpy.zeros(256, numpy.int32)
         header[:3] = 20240520, 1, 1000000
         (folder / "my.bin").write_bytes(header.tobytes() + bytes(2 * int(header[2])))

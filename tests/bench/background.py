@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What checkpoints in the background cost a training, and what the timing file shows meanwhile: a run
-of gpt2-124m (1.5 GB of state) that writes some checkpoints, and an own reader of its timing file.
+"""Costs of background checkpoints for a training, and the timing file meanwhile: a run of gpt2-124m
+(1.5 GB of state) that writes some checkpoints, and a separate reader of its timing file.
 
-The cost of a checkpoint is the time that the steps from its start on take beyond the median of the
-others, until they are back at it. It is printed as a share of 100 steps. The reader looks ten times a
-second; a row's age is the time from the end of its step to when the reader sees it. Prints the figures,
-asserts nothing. About six minutes and 12 GB of memory on two cores.
+The cost of a checkpoint is the time of the steps from its start on beyond the median of the others,
+until they are back at it. It is printed as a share of 100 steps. The reader looks ten times a second;
+a row's age is the time from the end of its step until the reader sees it. Prints the figures, asserts
+nothing. About six minutes and 12 GB of memory on two cores.
 
     python3 tests/bench/background.py [--ranks 4] [--every 20] [--checkpoints 4] [--folder FOLDER]
 """
@@ -38,7 +38,7 @@ def start(args, folder):
 
 
 def watch(process, path):
-    """{step: when the reader first saw its row}, on the clock of the wall."""
+    """Returns {step: time when the reader first saw its row}, by the wall clock."""
     seen = {}
     while process.poll() is None:
         try:
@@ -54,7 +54,7 @@ def watch(process, path):
 
 
 def cost(wall, every):
-    """Seconds of each checkpoint beyond the median step, and how many steps it touched."""
+    """Returns each checkpoint's seconds beyond the median step, and the number of affected steps."""
     during = numpy.zeros(len(wall), bool)
     reach = max(2, every // 2)
     starts = range(every - 1, len(wall) - 1, every)
@@ -83,9 +83,9 @@ def main():
             wall = file["iterations/wall_s"][:]
         size = next((folder / "run.ckpt").iterdir()).stat().st_size
     usual, extra = cost(wall, args.every)
-    # When steps ended, from the row that was seen soonest after its step.
+    # The ends of steps, from the row that was seen soonest after its step.
     ended = numpy.cumsum(wall)
-    steps = sorted(seen)[:-1]  # the last one comes with the end of the file
+    steps = sorted(seen)[:-1]  # the last row comes with the file's end
     ages = numpy.array([seen[step] - ended[step - 1] for step in steps])
     ages -= ages.min()
     print(f"state                {size / 1e9:.2f} GB, {args.ranks} ranks, strategy {args.strategy}")

@@ -1,11 +1,11 @@
-// How fast ranks write a checkpoint and read it again, beside dd of the same bytes to the same
-// disk, by turns:
+// Rates at which ranks write and read a checkpoint, beside dd of the same bytes to the same
+// disk, in turn:
 //
 //   mpirun -n 4 build/tests/bench/bench_checkpoint FOLDER [GB] [repetitions]
 //
-// Every tensor is f32 [8192, 4096] (134 MB). `rows`: each rank holds some; `columns`: each rank
-// holds pieces of 4 KiB of every row; `replicas`: every rank holds all. Reading checks all blocks,
-// and its content mostly comes from the page cache. Built by the target bench_checkpoint.
+// Every tensor is f32 [8192, 4096] (134 MB). `rows`: each rank has some tensors' rows; `columns`:
+// each rank has pieces of 4 KiB of every row; `replicas`: every rank has all. Reading checks all
+// blocks, mostly from the page cache. Built by the target bench_checkpoint.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The box of a rank, of `ranks`.
+// Returns the box of one of `ranks` ranks.
 Region box_of(const std::string& layout, int rank, int ranks) {
   Region box{.dims = 2, .extent = {kRows, kColumns}, .global = {kRows, kColumns}};
   if (layout != "replicas") {
@@ -45,7 +45,7 @@ Region box_of(const std::string& layout, int rank, int ranks) {
   return box;
 }
 
-// So that what comes next need not wait for what the file system still has to do.
+// Removes a file and waits for the file system, so that later work need not.
 void remove_file(const std::string& path) {
   std::filesystem::remove(path);
   sync();

@@ -1,12 +1,11 @@
-// Every algorithm of the collectives on MPI, against Open MPI's own collective, by turns:
+// Every algorithm of the collectives on MPI, against Open MPI's own collective, in turn:
 //
 //   mpirun -n 2 build/tests/bench/bench_collectives [LARGEST MiB] [repetitions] [--apart]
 //
-// f32, equal parts; a size is that of the data before they are gathered or after they are
-// scattered, times the number of ranks. Times are medians, of the slowest rank. 2 ranks take a
-// minute. The data lie in memory that all ranks see, as a step's values do where it uses windows;
-// after
-// --apart in memory of each rank's own. Built by the target bench_collectives.
+// f32, equal parts; a size is that of the data before a gather or after a scatter, times the number
+// of ranks. Times are medians of the slowest rank. 2 ranks take a minute. The data lie in memory
+// that all ranks see, like a step's values with windows; with --apart in each rank's own memory.
+// Built by the target bench_collectives.
 #include <fmt/format.h>
 #include <mpi.h>
 
@@ -34,7 +33,7 @@ using enum CollectiveAlgorithm;
 
 constexpr int64_t kSmallest = 4096;  // bytes
 
-MPI_Comm g_group = MPI_COMM_NULL;  // of its own: the heartbeat has messages in the world's
+MPI_Comm g_group = MPI_COMM_NULL;  // separate: the heartbeat uses the world's
 
 class Bench {
  public:
@@ -94,7 +93,7 @@ class Bench {
   float* from() { return reinterpret_cast<float*>(buffers_[0]->data()); }
   float* to() { return reinterpret_cast<float*>(buffers_[1]->data()); }
 
-  // Seconds that `work` takes on the slowest rank.
+  // Returns the seconds of `work` on the slowest rank.
   static double seconds_of(const std::function<void()>& work) {
     MPI_Barrier(g_group);
     const double start = MPI_Wtime();

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Emulated against simulated step times: bert-sgmoe at small size under named strategies, with one,
 two and four microbatches, for three clusters, on 2 to 16 CPU ranks in turn, by jobs/rehearse.sh.
-Prints a row per cell (Markdown): the simulated step; by how much the emulated one, and wall time over
-dilation, are longer; the late instructions; the floor that no order of the instructions can beat, and
-wall time over it. At the end medians and worst. Asserts nothing. What else the machine does makes
-instructions late, so it should do nothing else. Ten minutes on two cores.
+Prints a row per cell (Markdown): the simulated step; the excess of the emulated step and of wall time
+over dilation; the late instructions; the floor that no order of the instructions can beat, and wall
+time over it. At the end medians and worst. Asserts nothing. Other work on the machine makes
+instructions late, so there should be none. Ten minutes on two cores.
 
     python3 tests/bench/emulation.py [--ranks 2,4,8,16] [--every 1]
 """
@@ -22,12 +22,12 @@ from places import SOURCE
 STRATEGIES = ["dp", "zero1", "fsdp", "ep-deepspeed", "megatron", "megatron-sp", "ps"]
 CLUSTERS = ["laptop", "v100-2x4-30gbps-flat", "v100-8x8-10gbps-flat"]
 MICROBATCHES = [1, 2, 4]
-# What a step should be on a machine that does nothing else.
+# Aims for a step on a machine without other work.
 AIMS = {"emulated": (2.0, 6.0), "wall": (2.0, 6.0), "late": (1.0, 1.0)}
 
 
 def rehearse(cluster, ranks, strategy, microbatches):
-    """What jobs/rehearse.sh prints, by the first word of a line: the first number there."""
+    """Returns the first number of each line that jobs/rehearse.sh prints, by the line's first word."""
     result = subprocess.run(
         [SOURCE / "jobs" / "rehearse.sh", SOURCE / "inputs" / "models" / "bert-sgmoe.yaml",
          SOURCE / "inputs" / "clusters" / f"{cluster}.yaml", str(ranks),

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Whether the strategy that is searched for is the fastest one: steps measured under it and under
-every named strategy with one and two microbatches, on one rank, two ranks, and two hosts at three
-bandwidths; the paper's four models at small size, a batch of 16 and one of 2. Profiles are taken
-beforehand, at the sizes of the models. The two fastest and the searched one are then measured four
-times in turn. What counts is the 20 % quantile of the steps: a machine with other work adds to most
-of them. "same": the searched one is the fastest one's program. Prints a table (Markdown) and in how
-many cells the searched one is within 3 % of the fastest; asserts nothing. Hosts need root and
-jobs/install.sh --testbed. About three quarters of an hour.
+"""Compares the searched strategy with the fastest: steps measured under it and under every named
+strategy with one and two microbatches, on one rank, two ranks, and two hosts at three bandwidths; the
+paper's four models at small size, with batches of 16 and 2. Profiles are taken first, at the sizes of
+the models. The two fastest and the searched one are then measured four times in turn. The 20 %
+quantile of the steps counts, because other work on a machine adds to most of them. "same": the
+searched one is the fastest one's program. Prints a table (Markdown) and the number of cells in which
+the searched one is within 3 % of the fastest; asserts nothing. Hosts need root and jobs/install.sh
+--testbed. About three quarters of an hour.
 
     python3 tests/bench/fastest.py [--places one,two,200mbit,1gbit,5gbit] [--batches 16,2]
 """
@@ -20,15 +20,15 @@ import numpy
 from places import (KINDS, STRATEGIES, WARMUP, add_arguments, hidup, paper_deck, prepared,
                     settings)
 
-AGAIN = 2  # of the fastest are measured again, so many times:
+AGAIN = 2  # number of fastest ones measured again, so many times:
 ROUNDS = 4
-STEPS = WARMUP + 6  # of a first look; runs that count take more where steps are short
+STEPS = WARMUP + 6  # of a first look; counted runs take more where steps are short
 LEAST_S = 1.5
 SEARCHED = "search", "auto"
 
 
 def step(place, folder, kind, keys, strategy, steps=STEPS):
-    """(seconds of the steps, (name, microbatches), what tells the program from others) under (name,
+    """Returns (seconds of the steps, (name, microbatches), the program's identity) under (name,
     microbatches)."""
     name, microbatches = strategy
     out = f"{folder}/run.h5"
@@ -47,7 +47,7 @@ def typical(seconds):
 
 
 def cell(place, folder, kind, batch):
-    """A row of the table, and the searched strategy's time over the fastest one's."""
+    """Prints a row of the table; returns the searched strategy's time over the fastest one's."""
     sizes = {**KINDS[kind], "train.batch": batch}
     keys = {**sizes, "cluster.profile": f"{folder}/profile.yaml"}
     hidup(place, "profile", paper_deck(kind), "--out", keys["cluster.profile"], *settings(sizes))

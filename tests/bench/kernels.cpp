@@ -1,15 +1,15 @@
-// Every kernel of a training step on one device, at the sizes of a model: its time, the least that
-// its bytes and flops could take there, and the ratio, as a Markdown table.
+// Every kernel of a training step on one device, at the sizes of a model: its time, the least time
+// for its bytes and flops, and the ratio, as a Markdown table.
 //
 //   bench_kernels inputs/models/gpt2-124m.yaml --set train.batch=8 --set model.precision=bf16
 //
-// Steps run instruction by instruction. Before each the cache is overwritten; the time is that
+// Steps run instruction by instruction. Before each the cache is overwritten; its time is that
 // between two events, less that between two events with nothing between them; medians over all
 // instructions of an operation, type and size. The floor of an instruction is the longer of its
-// bytes at the rate of memory (read and written) and, of products, its flops at the rate of a
-// large product of its type; the rates are measured first. What an instruction computes and moves
-// is what the cost model counts (program/work.h). Profilers see every instruction as a range of the
-// domain hidup, with the operation's name. Built by the target bench_kernels.
+// bytes at the rate of memory (read and written) and, for products, its flops at the rate of a
+// large product of its type; the rates are measured first. Bytes and flops are the cost model's
+// (program/work.h). Profilers see every instruction as a range of the domain hidup, with the
+// operation's name. Built by the target bench_kernels.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -56,11 +56,11 @@ struct Options {
   int threads = 1;           // of a CPU
   int steps = 4;             // the first warms up
   int64_t product = 8192;    // rows, columns and summed elements of the large product
-  int64_t megabytes = 1024;  // of each tensor that tells memory's rate
+  int64_t megabytes = 1024;  // of each tensor for memory's rate
   int64_t flush = 0;         // megabytes written between instructions; 0: by the device's cache
 };
 
-// Prints each as soon as it is known.
+// Prints each rate as soon as it is known.
 DeviceRates print_rates(TimedDevice& bench, const Options& options, const std::set<DType>& types) {
   DeviceRates rates;
   for (const DType dtype : types) {
@@ -79,7 +79,7 @@ struct Row {
   std::vector<double> seconds;
   int64_t per_step = 0;
 };
-// By operation, type and sizes.
+// Keys are operation, type and sizes.
 using Rows = std::map<std::tuple<Opcode, DType, std::vector<int64_t>>, Row>;
 
 // The steps of a model on one rank, instruction by instruction.
@@ -109,7 +109,7 @@ class Steps {
 
   int64_t arena_bytes() const { return plan_.bytes; }
 
-  // Of the elements that products multiply.
+  // Returns the element types that products multiply.
   std::set<DType> product_types() const {
     std::set<DType> types;
     for (const Instruction& instruction : program_.instructions) {
@@ -120,10 +120,10 @@ class Steps {
     return types;
   }
 
-  // Adds a step's times. Returns the norm of all gradients; of one that is not finite the optimizer
-  // did nothing.
+  // Adds a step's times. Returns the norm of all gradients; if it is not finite, the optimizer did
+  // nothing.
   float run(int64_t step, Rows& rows) {
-    // The scale keeps gradients of 16 bits from being zeros; in other types it changes nothing.
+    // The scale keeps 16-bit gradients from becoming zeros; other types need none.
     const kernels::StepState state = {
         .step = static_cast<uint64_t>(step), .learning_rate = 1e-4F, .loss_scale = 1024.0F};
     bench_.stream().copy(state_->data(), &state, sizeof(state));
@@ -177,8 +177,8 @@ class Steps {
     }
   }
 
-  // Random numbers of about the usual size: products of zeros take less power, and less time. The
-  // same for masters, of which the update makes the parameters anew.
+  // Random numbers have about the usual size, because products of zeros take less power and time.
+  // Masters get them, too, since the update makes the parameters from them.
   void fill_parameters() {
     const std::vector<float> values = normal_numbers(1 << 16, 0.02F);
     for (ValueId id = 0; id < static_cast<ValueId>(program_.values.size()); ++id) {
@@ -206,8 +206,8 @@ class Steps {
 
 struct Line {
   Opcode opcode;
-  double step_s;   // of all alike in a step
-  double floor_s;  // likewise
+  double step_s;   // of all equal ones in a step
+  double floor_s;  // of all equal ones in a step
   std::string text;
 };
 
@@ -228,7 +228,7 @@ Line line_of(const Rows::value_type& entry, const DeviceRates& rates) {
                           floor.seconds > 0.0 ? seconds / floor.seconds : 0.0)};
 }
 
-// The operations of which a step has most to gain: those with the longest time above their floors.
+// Prints the operations with the longest time above their floors, where a step has most to gain.
 void print_worst(const std::vector<Line>& lines) {
   std::map<Opcode, double> above;
   for (const Line& line : lines) {
@@ -244,7 +244,7 @@ void print_worst(const std::vector<Line>& lines) {
   fmt::print("Furthest above their floors: {}.\n", fmt::join(names, ", "));
 }
 
-// The kernels that take most of a step first.
+// Prints the kernels, those with the longest time in a step first.
 void print(const Rows& rows, const DeviceRates& rates) {
   std::vector<Line> lines;
   double all_s = 0.0;
@@ -323,7 +323,7 @@ int main(int argc, char** argv) {
          "MiB written between instructions; by default twice the device's cache, at least 256")
       ->check(CLI::PositiveNumber);
   CLI11_PARSE(app, argc, argv);
-  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // whoever ends it keeps what it printed
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);  // keeps printed lines if the program is ended
   try {
     hidup::run(options);
     return 0;

@@ -36,7 +36,7 @@ def make_network(model):
 
 
 def run_torch(deck, batch):
-    """Seconds of the steps."""
+    """Returns the seconds of the steps."""
     model, train = deck["model"], deck["train"]
     network = make_network(model)
     optimizer = torch.optim.AdamW(network.parameters(), lr=1e-4, fused=True,
@@ -57,7 +57,7 @@ def run_torch(deck, batch):
 
 
 def run_hidup(program, batch, folder):
-    """Seconds of the steps."""
+    """Returns the seconds of the steps."""
     settings = {"data.kind": "synthetic", "data.path": "[]", "data.validation": "none",
                 "model.vocab": VOCAB, "train.batch": batch, "train.steps": STEPS,
                 "train.validate_every": 0, "train.lr": 1e-4, "cluster.profile": "none"}

@@ -1,11 +1,11 @@
-// bench_ordering MODEL CLUSTER...: whether the objective that the search minimizes orders
-// strategies as the simulation does, and how far its estimate of memory is from the plan. Of every
-// cluster: all plans and named strategies of one search, with every number of microbatches that it
-// tries. Of all pairs of them that differ by more than 1 % in simulated time: the share that the
-// objective orders alike. Of all of them: the median and the largest deviation of the estimated
-// bytes from those of the plan. Left out: strategies that send all gradients at the end, which the
-// objective does not know, and those that store parameters as no choice of the search does.
-// --each: a line of every strategy, too.
+// bench_ordering MODEL CLUSTER...: compares the order of strategies by the search's objective with
+// that by the simulation, and the estimate of memory with the plan. For every cluster it takes all
+// plans and named strategies of one search, with every number of microbatches that the search
+// tries. It prints the share of pairs in the same order, among those that differ by more than 1 %
+// in simulated time, and the median and the largest deviation of the estimated bytes from the
+// plan's. It leaves out strategies that send all gradients at the end, which the objective does not
+// know, and strategies with storages that the search never chooses. --each prints a line per
+// strategy, too.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 namespace hidup {
 namespace {
 
-// "bert" of inputs/models/bert.yaml.
+// Returns "bert" for inputs/models/bert.yaml.
 std::string stem(const std::string& path) {
   return std::filesystem::path(path).stem().string();
 }
@@ -43,7 +43,7 @@ struct Pairs {
   int all = 0, alike = 0;
 };
 
-// Of several models and clusters.
+// Results of several models and clusters.
 struct Totals {
   Pairs pairs;
   std::vector<double> memory_errors;
@@ -54,7 +54,7 @@ class Objectives {
   Objectives(const PlanningInput& input, const CostModel& costs, const SearchOptions& options)
       : input_(input), costs_(costs), options_(options) {}
 
-  // None where the strategy is no plan of the search.
+  // Returns nothing where the strategy is no plan of the search.
   std::optional<Evaluation> of(const Strategy& strategy) {
     const BuiltProblem& built = problem(strategy);
     const auto choices = choices_of(input_.graph, built.problem, built, strategy);
@@ -107,7 +107,7 @@ struct Deviation {
   double median = 0.0, worst = 0.0;
 };
 
-// Whatever their signs.
+// Returns the deviation without the errors' signs.
 Deviation deviation_of(std::vector<double> errors) {
   if (errors.empty()) {
     return {};

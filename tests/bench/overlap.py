@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""How much communication two microbatches hide: two hosts of the test bed, whose link is throttled
-until communication takes as long as computation. Needs root and jobs/install.sh --testbed; about
-five minutes. Prints ratios; asserts nothing.
+"""Communication that two microbatches hide: two hosts of the test bed, whose link is throttled until
+communication takes as long as computation. Needs root and jobs/install.sh --testbed; about five
+minutes. Prints ratios; asserts nothing.
 
     python3 tests/bench/overlap.py [STRATEGY...]
 
@@ -26,7 +26,7 @@ WARMUP = 4  # steps that do not count
 
 
 def train(out, strategy, microbatches, overlap):
-    """(wall, compute, communication, exposed) in s."""
+    """Returns (wall, compute, communication, exposed) in s."""
     settings = {**SIZES, "train.microbatches": microbatches, "train.overlap": overlap}
     command = [TESTBED / "run.sh", "-n", "2", SOURCE / "build" / "hidup", "train",
                SOURCE / "inputs" / "models" / "tiny.yaml",
@@ -48,7 +48,7 @@ def throttle(rate):
 
 
 def balance(out, strategy):
-    """Sets the rate at which communication takes as long as computation; bit/s."""
+    """Sets and returns the rate (bit/s) at which communication takes as long as computation."""
     rate = 2e9
     for _ in range(3):
         throttle(rate)

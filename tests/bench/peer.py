@@ -3,13 +3,13 @@
 
     python3 tests/bench/peer.py                                  # on a GPU, with build-cuda/hidup
     python3 tests/bench/peer.py --device cpu                     # two threads, with build/hidup
-    python3 tests/bench/peer.py --device cpu --small --rounds 1  # that it works
+    python3 tests/bench/peer.py --device cpu --small --rounds 1  # checks that it works
 
-Shapes come from our decks. PyTorch runs as fast as it knows how (torch_models.py, torch_step.py):
-torch.compile, fused AdamW, in bf16 autocast with f32 masters, on CPUs with jemalloc as its own guide
-sets it; several ranks by DistributedDataParallel over gloo. What a PyTorch lacks is left out, and
-said. Both take random tokens and random weights of small scale. Each round is a process of either;
-medians over the steps after the first ones. About five minutes on a GPU, half an hour on two cores.
+Shapes come from our decks. PyTorch runs as fast as it can (torch_models.py, torch_step.py): torch.compile,
+fused AdamW, in bf16 autocast with f32 masters, on CPUs with jemalloc as its own guide sets it; several
+ranks by DistributedDataParallel over gloo. Features that a PyTorch lacks are left out and reported. Both
+take random tokens and random weights of small scale. Each round is a process of either; medians over the
+steps after the first ones. About five minutes on a GPU, half an hour on two cores.
 """
 
 import argparse
@@ -50,7 +50,7 @@ class Case:
     threads: int = 2  # of a rank on CPUs
 
     def deck_of_both(self):
-        """The deck's sections with the settings, for PyTorch."""
+        """Returns the deck's sections with the settings, for PyTorch."""
         text = (SOURCE / "inputs" / "models" / f"{self.deck}.yaml").read_text(encoding="utf-8")
         deck = yaml.safe_load(text)
         for key, value in self.settings.items():
@@ -84,7 +84,7 @@ def free_port():
 
 
 def run_torch(case, device, steps):
-    """What torch_step.py prints."""
+    """Returns the output of torch_step.py."""
     deck = case.deck_of_both()
     what = {"model": deck["model"], "train": deck["train"], "device": device,
             "precision": case.precision, "ranks": case.ranks, "threads": case.threads,
@@ -104,7 +104,7 @@ def run_torch(case, device, steps):
 
 
 def run_hidup(program, case, device, steps, folder):
-    """(seconds of a step, loss of the last one)"""
+    """Returns (seconds of a step, loss of the last one)."""
     cluster, out = folder / "cluster.yaml", folder / "run.h5"
     cluster.write_text(f"cluster:\n  device: {{kind: {device}}}\n"
                        "  mesh: [{name: ranks, size: auto}]\n  profile: none\n", encoding="utf-8")
@@ -126,7 +126,7 @@ def run_hidup(program, case, device, steps, folder):
 
 
 def compare(case, program, device, steps, rounds):
-    """Prints the case's row: medians of the rounds, and the ratio's least and most."""
+    """Prints the case's row: medians of the rounds, and the ratio's minimum and maximum."""
     theirs, ours = [], []
     for _ in range(rounds):
         theirs.append(run_torch(case, device, steps))

@@ -1,5 +1,5 @@
-"""The machines, models and strategies that steps are measured on: one rank, two ranks, and two
-hosts of the test bed at some bandwidths."""
+"""Machines, models and strategies of the measured steps: one rank, two ranks, and two hosts of the test bed
+at some bandwidths."""
 
 import contextlib
 import pathlib
@@ -18,7 +18,7 @@ SIZES = {"model.hidden": 192, "model.ffn": 768, "model.layers": 2, "model.sequen
 WARMUP = 4  # steps that do not count
 
 
-# The paper's models at such sizes; images have a sequence and no vocabulary of their own.
+# The paper's models at small sizes; images have a sequence and no vocabulary of their own.
 PAPER = {"model.layers": 2, "model.hidden": 192, "model.heads": 4, "model.ffn": 768}
 PAPER_BERT = {**PAPER, "model.sequence": 96, "model.vocab": 1000}
 KINDS = {"bert-sgmoe": PAPER_BERT, "bert-switch": PAPER_BERT, "vit-sgmoe": PAPER,
@@ -34,9 +34,9 @@ def settings(values):
 
 
 def decks(folder):
-    """{label: deck} of the MoE model and the same without experts. The experts' load is even: a
-    router that learns without a balance loss prefers two of the four within five steps, and the
-    experts then compute a third less."""
+    """Returns {label: deck} of the MoE model and the same without experts. The experts' load is even: a
+    router that learns without a balance loss prefers two of the four within five steps, and the experts then
+    compute a third less."""
     text = DECK.read_text(encoding="utf-8")
     dense, even = pathlib.Path(folder, "dense.yaml"), pathlib.Path(folder, "even.yaml")
     dense.write_text(re.sub(r"\n  moe:.*\n(    .*\n)+", "\n", text), encoding="utf-8")
@@ -63,7 +63,7 @@ def add_arguments(parser):
 
 @contextlib.contextmanager
 def prepared(places):
-    """Yields the places one by one, each ready for hidup(); ends the test bed's hosts."""
+    """Yields the places one by one, each ready for hidup(); removes the test bed's hosts afterwards."""
     hosts = [place for place in places if place.endswith("bit")]
 
     def each():

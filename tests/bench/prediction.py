@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Predicted against measured step times: dense and MoE models under every named strategy, on one
-rank, two ranks, and two hosts at three bandwidths. The profiles are taken beforehand, at other
-sizes. All of it is done in rounds, each with a profile of its own. What else a machine does only
-adds, to profiles as to runs: so the least of the rounds' median steps is compared with the least of
-their predictions. Prints a table (Markdown), the median and worst error, the same for medians
-over the rounds, and how far the rounds differ; asserts nothing. Hosts need root and jobs/install.sh
---testbed. Two to five minutes for a round of a place with two ranks.
+rank, two ranks, and two hosts at three bandwidths. Profiles are taken first, at other sizes. All of
+it is done in rounds, each with its own profile. Other work on a machine only adds time, to profiles
+and to runs, so the least of the rounds' median steps is compared with the least of their predictions.
+Prints a table (Markdown), the median and worst error, the same for medians over the rounds, and the
+differences between rounds; asserts nothing. Hosts need root and jobs/install.sh --testbed. Two to
+five minutes for a round of a place with two ranks.
 
     python3 tests/bench/prediction.py [--places one,two,200mbit,1gbit,5gbit] [--rounds 5]
 """
@@ -25,7 +25,7 @@ STEPS = 24
 
 
 def measure(place, folder, deck, strategy, microbatches):
-    """(measured, predicted) seconds of a step, and predicted over measured memory."""
+    """Returns (measured, predicted) seconds of a step, and predicted over measured memory."""
     out = f"{folder}/run.h5"
     hidup(place, "train", deck, "--out", out, "--strategy", strategy,
           *settings({**SIZES, "train.steps": STEPS, "train.microbatches": microbatches,
@@ -38,7 +38,7 @@ def measure(place, folder, deck, strategy, microbatches):
 
 
 def cells(place, folder):
-    """(model, deck, strategy, microbatches) of each row."""
+    """Yields (model, deck, strategy, microbatches) of each row."""
     for model, deck in decks(folder).items():
         names = ["dp"] if place == "one" else STRATEGIES
         for name in names if model == "MoE" else [n for n in names if not n.startswith("ep-")]:
@@ -47,14 +47,14 @@ def cells(place, folder):
 
 
 class Place:
-    """What the cells of a place gave: errors of times by the least and by the median round, how far
-    the measured times of its rounds differ, and errors of memory."""
+    """Results of a place's cells: errors of times by the least and by the median round, differences of the
+    rounds' measured times, and errors of memory."""
 
     def __init__(self):
         self.least, self.median, self.spread, self.memory = [], [], [], []
 
     def add(self, found):
-        """(measured, predicted) seconds that count, of a cell's rounds."""
+        """Adds a cell's rounds; returns the (measured, predicted) seconds that count."""
         walls, predictions, memory = numpy.array(found).T
         self.least.append(predictions.min() / walls.min() - 1.0)
         self.median.append(numpy.median(predictions) / numpy.median(walls) - 1.0)

@@ -1,6 +1,6 @@
 // print_programs MODELS OUT: writes the programs of all model decks of a folder under every named
 // strategy, on 1, 2, 4 and 64 ranks, in every precision and with one to three microbatches: a file
-// per deck and setting, to be compared with those of another commit.
+// per deck and setting, for comparisons with those of another commit.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

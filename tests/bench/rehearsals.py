@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The searched plan against others, in emulated steps of 8 CPU ranks as node 2 x gpu 4
-(cluster.emulate, by jobs/rehearse.sh): in each of 12 cells (bert and bert-sgmoe at small size, three
-bandwidths of the nodes' links, two batch sizes) the searched plan, the eight strategies with a name
-per axis that are fastest by simulation, dp, and four plans of random rules. Prints a row per cell
-(Markdown), and at the end in how many the searched plan is the fastest or within 3 % of it. Asserts
-nothing. A quarter of an hour on two cores that do nothing else.
+"""The searched plan against others, in emulated steps of 8 CPU ranks as node 2 x gpu 4 (cluster.emulate,
+by jobs/rehearse.sh). Each of 12 cells (bert and bert-sgmoe at small size, three bandwidths of the
+nodes' links, two batch sizes) has the searched plan, the eight strategies named per axis that are
+fastest by simulation, dp, and four plans of random rules. Prints a row per cell (Markdown), and at the
+end the number of cells in which the searched plan is the fastest or within 3 % of it. Asserts nothing.
+A quarter of an hour on two cores without other work.
 
     python3 tests/bench/rehearsals.py [--only REGEX]
 
-HIDUP: the program, as of jobs/rehearse.sh.
+HIDUP: the program, as for jobs/rehearse.sh.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from places import SOURCE
 HIDUP = os.environ.get("HIDUP", SOURCE / "build" / "hidup")
 CLUSTER = SOURCE / "inputs" / "clusters" / "v100-2x4-100gbps.yaml"
 RANKS = 8
-# Slow devices, so that a step of a small model is more than latencies.
+# Devices are slow, so that a step of a small model is more than latencies.
 SIZES = ["model.layers=4", "model.hidden=64", "model.heads=4", "model.ffn=256", "model.sequence=32",
          "cluster.device.flops=500GFLOPS", "cluster.mesh.node.size=2", "cluster.mesh.node.shared=1",
          "cluster.mesh.node.latency=10us", "cluster.mesh.gpu.size=4",
@@ -55,14 +55,14 @@ class Cell:
                 for word in ("--set", setting)]
 
     def search(self, name, *more):
-        """The file of the plan, and the JSON of the search."""
+        """Returns the file of the plan, and the JSON of the search."""
         file = self.folder / f"{name}.yaml"
         text = hidup("search", self.deck, "--cluster", CLUSTER, "--json", "--strategy-out", file,
                      "--overwrite", *self.sets(), *more)
         return str(file), json.loads(text)
 
     def random_plan(self, seed):
-        """Of rules at random; the rest is the search's."""
+        """Returns a plan of random rules; the search chooses the rest."""
         choose = random.Random(seed)
         text = hidup("graph", self.deck, *self.sets("cluster."))
         operations = []
@@ -74,7 +74,7 @@ class Cell:
         return self.search(f"random{seed}", "--level", "fast", "--hints", hints)[0]
 
     def strategies(self):
-        """{what it is called: (name or file, more settings)}."""
+        """Returns {label: (name or file, more settings)}."""
         file, found = self.search("searched", "--baselines")
         names = sorted((plan["predicted_iteration_s"], name, plan["microbatches"])
                        for name, plan in found["baselines"].items()

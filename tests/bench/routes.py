@@ -1,31 +1,30 @@
 #!/usr/bin/env python3
-"""Collectives over links of unequal speed, on the test bed: a hierarchical all-reduce against one
-by axis, all-to-alls along two axes at once against those by axis, and all-to-alls of hosts that
-share a link against their prediction. Needs root and jobs/install.sh --testbed; 20 minutes on two
-cores. Prints ratios; asserts nothing.
+"""Collectives over links of unequal speed, on the test bed: a hierarchical all-reduce against one by
+axis, all-to-alls along two axes at once against those by axis, and all-to-alls of hosts that share a
+link against their prediction. Needs root and jobs/install.sh --testbed; 20 minutes on two cores.
+Prints ratios; asserts nothing.
 
     python3 tests/bench/routes.py [--only hierarchical|exchange|hosts] [--slow 200] [--fast 2000]
                                   [--link 500] [--rounds 3] [--mib 16]
 
-hierarchical: four hosts with a rank each, as a mesh of 2 x 2. Hosts 0 and 1 are neighbours, and 2
-and 3: what a host sends to its neighbour goes at the fast rate (Mbit/s), all else at the slow one.
-Data parallel training, whose gradients are one bucket of 16 MiB, under two strategy files that
-differ in nothing but `routes`, in turn. A collective's time is the least of all ranks', that of the
-last one to come, which waits for nobody; medians over the steps.
+hierarchical: four hosts with a rank each, as a mesh of 2 x 2. Hosts 0 and 1 are neighbours, and 2 and
+3: a host sends to its neighbour at the fast rate (Mbit/s), to others at the slow one. Data parallel
+training, whose gradients are one bucket of 16 MiB, runs under two strategy files that differ only in
+`routes`, in turn. A collective's time is the least of all ranks', that of the last one to come, which
+does not wait; medians over the steps.
 
 exchange: the experts' all-to-alls on a mesh of 2 x 2, of --mib on all ranks together, under three
-strategy files that differ in nothing but `routes`, in turn. By axis they are gathered along gpu,
-exchanged along node, and cut. Once on four hosts as above, and once on two hosts with two ranks
-each, which share a link of twice the slow rate. A step has four of them, forward and backward. One
-takes from when the last rank begins until the last rank has all; "least" is the least of all ranks'
-times, summed over the collectives of a route; medians over the steps.
+strategy files that differ only in `routes`, in turn. By axis they are gathered along gpu, exchanged
+along node, and cut. They run on four hosts as above, and on two hosts with two ranks each, which
+share a link of twice the slow rate. A step has four of them, forward and backward. One takes from the
+last rank's start until the last rank has all; "least" is the least of all ranks' times, summed over
+the collectives of a route; medians over the steps.
 
-hosts: two hosts with two ranks each on one axis (per_host: 2). All-to-alls that `hidup profile`
-times, and those of a training step with experts (means of the ranks, medians over the steps),
-against what is predicted by the deck's rates. Its host_bandwidth is not the rate that the link was
-given but what messages get: those of an all-gather of two ranks, one per host, which is one message
-in each direction. A profile of two ranks, taken just before, has its times; the median over its
-sizes from 1 MiB on.
+hosts: two hosts with two ranks each on one axis (per_host: 2). All-to-alls that `hidup profile` times,
+and those of a training step with experts (means of the ranks, medians over the steps), are compared
+with predictions from the deck's rates. Its host_bandwidth is not the link's set rate but the rate of
+messages: that of an all-gather of two ranks, one per host, which is one message in each direction. A
+profile of two ranks, taken just before, has its times; the median over its sizes from 1 MiB on.
 """
 
 import argparse
@@ -45,7 +44,7 @@ from places import SOURCE, TESTBED, WARMUP
 
 ALL = {"family": "bert", "layers": 2, "vocab": 256, "dropout": 0.0}
 DATA = {"kind": "synthetic"}
-# 16.1 MiB of parameters.
+# The model has 16.1 MiB of parameters.
 DENSE = {"model": {**ALL, "hidden": 408, "heads": 4, "ffn": 1632, "sequence": 16}, "data": DATA,
          "train": {"batch": 4, "steps": 16, "bucket": "1GiB", "timeline_every": 1}}
 # A rank dispatches 4 KiB for every sequence of the batch.
@@ -53,12 +52,12 @@ EXPERTS = {"model": {**ALL, "hidden": 64, "heads": 2, "ffn": 64, "sequence": 64,
                      "moe": {"experts": 4, "router": "top1", "capacity_factor": 1.0}},
            "data": DATA, "train": {"steps": 12, "timeline_every": 1}}
 SEQUENCE_BYTES = 4096
-# Little besides the all-to-alls.
+# The model does little besides the all-to-alls.
 EXCHANGE = {**EXPERTS, "model": {**EXPERTS["model"], "layers": 1,
                                  "moe": {**EXPERTS["model"]["moe"], "every": 1}}}
-# Of large memory bandwidth: packing, which is no part of a message, takes no time.
+# With a large memory bandwidth, packing, which is no part of a message, takes no time.
 DEVICE = {"kind": "cpu", "threads": 1, "flops": "50GFLOPS", "memory_bandwidth": "1000TB/s"}
-BURST = "burst 128kb cburst 128kb quantum 60000"  # as up.sh has it; a quantum of some packets
+BURST = "burst 128kb cburst 128kb quantum 60000"  # as in up.sh; a quantum of some packets
 LEAST = 1 << 20  # bytes of the messages that count
 
 
@@ -94,7 +93,7 @@ def cluster(file, *axes):
 
 
 def slow_but_to_neighbours(folder, slow, fast):
-    """Of four hosts: what each sends goes through one of two classes of its own."""
+    """Sets the links of four hosts: each sends through one of its two classes."""
     for host in range(4):
         batch = folder / "tc"
         batch.write_text(f"""qdisc replace dev eth0 root handle 2: htb default 2
@@ -106,7 +105,7 @@ filter add dev eth0 parent 2: protocol ip u32 match ip dst 198.18.0.{(host ^ 1) 
 
 
 def times_of(file, wanted):
-    """([instruction, step, rank], predicted [instruction]) in s, of those with wanted(name)."""
+    """Returns ([instruction, step, rank], predicted [instruction]) in s, where wanted(name) is true."""
     with h5py.File(file) as run:
         names = run["/program/name"].asstr()[:]
         mine = [i for i, name in enumerate(names) if wanted(name)]
@@ -151,8 +150,8 @@ def hierarchical(folder, options):
 
 
 def exchange_times(file):
-    """(from the last start to the last end, the least of all ranks', predicted) in ms, of the
-    experts' all-to-alls."""
+    """Returns (last start to last end, the least of all ranks', predicted) in ms, of the experts'
+    all-to-alls."""
     with h5py.File(file) as run:
         names = run["/program/name"].asstr()[:]
         predicted = run["/program/predicted_s"][:]
@@ -179,7 +178,7 @@ def exchange_times(file):
 
 
 def exchange_strategies(folder, model, deck, batch):
-    """Strategy files that differ in their routes between the experts' layouts only."""
+    """Returns strategy files that differ in their routes between the experts' layouts only."""
     files = [folder / f"{name}.yaml" for name in ("by-axis", "hierarchical", "flat")]
     hidup("validate", model, "--cluster", deck, "--strategy", "ep-deepspeed", "--strategy-out",
           files[0], "--set", batch)
@@ -195,7 +194,7 @@ def exchange_strategies(folder, model, deck, batch):
 
 
 def exchange_turn(strategies, deck, model, batch):
-    """[strategy, measure], as exchange_times() has them."""
+    """Returns [strategy, measure], with the measures of exchange_times()."""
     found = []
     for strategy in strategies:
         out = strategy.with_suffix(".h5")
@@ -242,7 +241,7 @@ def exchange(folder, options):
 
 
 def profiled(folder, ranks, deck):
-    """{collective: {bytes: seconds}} of messages alone."""
+    """Returns {collective: {bytes: seconds}} of messages alone."""
     out = folder / "profile.yaml"
     hidup("profile", folder / "dense.yaml", "--cluster", deck, "--out", out, "--overwrite",
           ranks=ranks)
@@ -293,7 +292,7 @@ def main():
     parser.add_argument("--mib", type=int, default=16, help="of an all-to-all, on all ranks")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the test bed goes then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # removes the test bed then, too
     with tempfile.TemporaryDirectory() as name:
         for part, run in (("hierarchical", hierarchical), ("exchange", exchange),
                           ("hosts", on_hosts)):

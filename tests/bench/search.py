@@ -1,19 +1,18 @@
 #!/usr/bin/env python3
-"""How long `hidup search` takes and how much memory, whole process, by the number of layers; and,
-of every shipped model on every shipped cluster, how far what it finds is above its lower bound, and
-the fastest strategy with a name beside it: on two axes with a name per axis. Needs nothing but the
-program; half an hour. Prints, asserts nothing.
+"""Time and memory of `hidup search`, whole process, by the number of layers; and, for every shipped
+model on every shipped cluster, the gap of its result to its lower bound, and beside it the fastest
+strategy with a name, on two axes with a name per axis. Needs only the program; half an hour. Prints,
+asserts nothing.
 
     python3 tests/bench/search.py [--binary build/hidup] [--repetitions 5] [--no-speed]
                                   [--only REGEX] [--level fast|default|thorough]
 
-The least of the repetitions: other work on the machine only adds to it. search_s is the program's
-own time up to the strategy, of one run for the models and clusters; process is all of it, from the
-shell's point of view, and "its cores" the time that it computed on them. Devices have memory enough
-for 1,000 layers. --only: models and clusters of which "MODEL CLUSTER" is found by the expression.
-A gap with a star: the strategy sends all gradients at the end, of which no bound is known; it and
-the objective are those of a search that may not. Named strategies are those of a search that
-simulates all; the search beside which they stand simulates few of them.
+The least of the repetitions counts: other work on the machine only adds to it. search_s is the
+program's own time up to the strategy, of one run for the models and clusters; process is the whole
+time as the shell sees it, and "its cores" the CPU time. Devices have memory enough for 1,000 layers.
+--only: models and clusters whose "MODEL CLUSTER" the expression finds. A gap with a star: the strategy
+sends all gradients at the end, for which no bound is known; it and the objective are those of a search
+that may not. Named strategies come from a search that simulates all; the compared search simulates few.
 """
 
 import argparse
@@ -40,7 +39,7 @@ def cpu_seconds():
 
 
 def search(binary, deck, cluster, repetitions, *args):
-    """The JSON result of the fastest of the runs, with process_s."""
+    """Returns the JSON result of the fastest of the runs, with process_s."""
     results = []
     for _ in range(repetitions):
         began, used = time.monotonic(), cpu_seconds()
@@ -53,7 +52,7 @@ def search(binary, deck, cluster, repetitions, *args):
 
 
 def different_layers(binary, folder, layers):
-    """A deck of bert-sgmoe whose layers all have another width of the feed-forward network."""
+    """Returns a deck of bert-sgmoe whose layers all have another width of the feed-forward network."""
     text = subprocess.run([binary, "graph", MODELS / "bert-sgmoe.yaml", "--set",
                            f"model.layers={layers}"],
                           check=True, capture_output=True, text=True).stdout
@@ -89,14 +88,14 @@ def print_speed(binary, repetitions):
 
 
 def fastest_name(found):
-    """(seconds, name) of the fastest strategy with a name; none where none fits."""
+    """Returns (seconds, name) of the fastest strategy with a name; None where none fits."""
     return min(((plan["predicted_iteration_s"], name) for name, plan in found["baselines"].items()
                 if plan["feasible"] and name != "search"), default=None)
 
 
 def quality(binary, model, cluster, level, hints):
-    """The row of one search, and by how much the fastest named strategy is slower; none where
-    nothing fits in the memory."""
+    """Returns the row of one search, and the excess of the fastest named strategy; None where nothing fits in
+    the memory."""
     deck = MODELS / f"{model}.yaml"
     try:
         found = search(binary, deck, cluster, 1, "--level", level)

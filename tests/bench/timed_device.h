@@ -1,4 +1,4 @@
-// A device with a stream, and times of the work on it, which finds nothing in the caches.
+// A device with a stream, and times of the work on it with cold caches.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace hidup {
 
 class TimedDevice {
  public:
-  // flush_bytes: that are written before what is timed; 0: enough for the device's cache.
+  // flush_bytes: written before the timed work; 0: enough for the device's cache.
   TimedDevice(int threads, int64_t flush_bytes)
       : device_(make_device({})),
         stream_(device_->create_stream("compute", threads)),
@@ -26,10 +26,10 @@ class TimedDevice {
   double empty_s() const { return empty_s_; }
   int64_t flush_bytes() const { return flush_->bytes(); }
 
-  // Work given later finds nothing in the caches.
+  // Overwrites the caches, so that later work does not find its data there.
   void flush() { kernels::fill_zero(*stream_, flush_->data(), flush_->bytes()); }
 
-  // Seconds of each of `repetitions`, after two more that warm up.
+  // Returns the seconds of each of `repetitions`, after two more that warm up.
   template <typename Issue>
   std::vector<double> time(int repetitions, Issue issue) {
     std::vector<double> seconds;
@@ -53,8 +53,8 @@ class TimedDevice {
   }
 
  private:
-  // Twice the cache, which does not drop the oldest first. The least is several times the L2 of any
-  // GPU so far, where the device's own is not known.
+  // Returns twice the cache, because it does not evict the oldest data first. If the cache's size
+  // is unknown, the minimum is several times the L2 of any GPU so far.
   static int64_t enough(int64_t cache) {
     constexpr int64_t kLeast = int64_t{256} << 20;
     return std::max(2 * cache, kLeast);

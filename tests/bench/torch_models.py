@@ -1,5 +1,5 @@
-"""The models of our decks in PyTorch, as fast as it knows how: scaled_dot_product_attention; experts by
-sorting tokens into buffers of the same capacity as ours, and one batched product."""
+"""The models of our decks in PyTorch, as fast as it can run them: scaled_dot_product_attention; experts by
+sorting tokens into buffers of the same capacity as hidup's, and one batched product."""
 
 import math
 
@@ -39,7 +39,7 @@ class FeedForward(nn.Module):
 
 
 class Experts(nn.Module):
-    """Two of the experts for each token; a slot less, and it is dropped. Capacity per sequence."""
+    """Two experts for each token, which is dropped if no slot is left. Capacity is per sequence."""
 
     def __init__(self, model):
         super().__init__()
@@ -65,7 +65,7 @@ class Experts(nn.Module):
         weights, chosen = p.topk(self.choices, dim=-1)  # [batch, sequence, choices]
         if self.choices > 1:
             weights = weights / weights.sum(-1, keepdim=True)
-        # First choices before second ones: how many before it chose the same expert.
+        # First choices precede second ones: the number of earlier choices of the same expert.
         order = chosen.transpose(1, 2).reshape(batch, -1)  # [batch, choices x sequence]
         one_hot = F.one_hot(order, self.experts)
         slot = (one_hot.cumsum(1) * one_hot).sum(-1) - 1
@@ -106,7 +106,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """As src/models/transformer.cpp: gpt (GPT-2) or bert."""
+    """The model of src/models/transformer.cpp: gpt (GPT-2) or bert."""
 
     def __init__(self, model):
         super().__init__()

@@ -1,9 +1,9 @@
-"""Steps of PyTorch, in a process of their own: torch_step.py JSON prints one JSON object.
+"""Steps of PyTorch, in a separate process: torch_step.py JSON prints one JSON object.
 
 In: model, train (sections of a deck), device, precision (fp32, bf16), ranks, threads of a rank,
 steps, warmup. RANK and MASTER_PORT in the environment where ranks are several.
-Out: seconds (median of the steps behind the warmup), loss (of the last step), lacks (what this
-PyTorch lacks), of rank 0.
+Out, from rank 0: seconds (median of the steps after the warmup), loss (of the last step), lacks
+(features that this PyTorch lacks).
 """
 
 import json

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Two emulated devices of which the second has half the speed of the first: a step of bert, data
-parallel, with shares 2 : 1 written by hand beside one with equal shares. Prints both steps as they
-were simulated and as they ran in emulated time, their ratio, and the ratio that the devices' speeds
-allow. Asserts nothing. Seconds on two cores.
+"""Two emulated devices, the second with half the speed of the first: a step of bert, data parallel,
+with shares 2 : 1 written by hand beside one with equal shares. Prints both steps as simulated and in
+emulated time, their ratio, and the ratio that the devices' speeds allow. Asserts nothing. Seconds on
+two cores.
 
     python3 tests/bench/unequal.py [--dilation 400]
 """
@@ -25,14 +25,14 @@ SIZES = {"model.layers": 4, "model.hidden": 64, "model.heads": 4, "model.ffn": 2
 
 
 def hints(share):
-    """Everything by the batch; the optimizer's state is cut likewise."""
+    """Returns hints: all operations by the batch, and the optimizer's state in the same shares."""
     shares = "shares: {gpus: [[2, 1]]}\n" if share else ""
     return (f"{shares}operations: [{{op: '*', rule: [batch{share}]}}]\n"
             f"parameters: [{{name: '*', storage: [R], optimizer_state: [S(0){share}]}}]\n")
 
 
 def step(folder, share, dilation):
-    """(simulated, emulated) seconds of a step."""
+    """Returns (simulated, emulated) seconds of a step."""
     file, out = pathlib.Path(folder, "hints.yaml"), pathlib.Path(folder, "run.h5")
     file.write_text(hints(share), encoding="utf-8")
     script = f'source {SOURCE}/jobs/environment.sh && exec "$@"'

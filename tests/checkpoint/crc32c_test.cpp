@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-// Bit by bit, as RFC 3720 defines it.
+// Computes the checksum bit by bit, as RFC 3720 defines it.
 uint32_t reference(std::span<const std::byte> bytes) {
   uint32_t crc = ~uint32_t{0};
   for (const std::byte byte : bytes) {
@@ -42,7 +42,7 @@ TEST(Crc32c, AddsUpPartsOfABlock) {
   std::mt19937 random(2);
   for (int round = 0; round < 50; ++round) {
     const std::vector<std::byte> bytes = random_bytes(1 + random() % 20'000, random);
-    // Every stretch of the block belongs to one of three.
+    // Each stretch of the block belongs to one of three owners.
     uint32_t sum = 0;
     std::vector<size_t> owners;
     while (owners.size() < bytes.size()) {

@@ -1,4 +1,4 @@
-// Files that are not as they were written: told by tensor and block, and passed by.
+// Damaged files: errors name the tensor and the block, and a resume passes them by.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -24,7 +24,7 @@ void flip_byte(const std::string& path, int64_t at) {
   file.put(static_cast<char>(byte ^ 0x10));
 }
 
-// Where the content of a tensor's element lies in the file.
+// Returns the byte in the file where the content of a tensor's element lies.
 int64_t find_element(const std::string& path, const std::vector<StoredTensor>& tensors,
                      size_t tensor, int64_t element, int64_t step) {
   const Region box = sample::whole(tensors[tensor].shape);
@@ -43,7 +43,7 @@ std::string error_of(const std::function<void()>& body) {
   return "no error";
 }
 
-// What all ranks say in turn; only one has something to say.
+// Returns the message of all ranks, one of which has an error.
 std::string open_error(const std::string& path, int ranks, bool through_rank_0) {
   std::string message;
   run_ranks(ranks, [&](Communicator& world) {
@@ -66,7 +66,7 @@ TEST(DamagedCheckpoint, IsNamedByTensorAndBlock) {
   const TemporaryFolder folder;
   const std::vector<StoredTensor> tensors = sample::tensors();
   const std::string path = sample::write_one(folder / "", tensors, 4);
-  // In the fourth block of optimizer/wide.v, which has 262144 elements a block.
+  // The element lies in the fourth block of optimizer/wide.v, whose blocks have 262144 elements.
   const int64_t at = find_element(path, tensors, 6, 3 * 262144 + 1000, 4);
   ASSERT_GT(at, 4096);
   flip_byte(path, at);
@@ -76,7 +76,7 @@ TEST(DamagedCheckpoint, IsNamedByTensorAndBlock) {
     EXPECT_EQ(open_error(path, ranks, false), expected) << ranks;
     EXPECT_EQ(open_error(path, ranks, true), expected) << ranks;
   }
-  // Of one that looks at every third block, two do not see it.
+  // A reader of every third block sees the damage in one case of three.
   int seen = 0;
   const CheckpointFile file(path);
   for (int64_t first = 0; first < 3; ++first) {
@@ -127,7 +127,7 @@ TEST(DamagedCheckpoint, IsSeenWhereverItWasCut) {
   EXPECT_NO_THROW(CheckpointFile{folder.write("whole.ckpt.h5", whole)});
 }
 
-// Of a file that somebody made, whose checksums are right.
+// The state of a forged file is refused although its checksums are right.
 TEST(DamagedCheckpoint, IsRefusedWhereItsStateCannotBe) {
   const TemporaryFolder folder;
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -153,7 +153,7 @@ TEST(DamagedCheckpoint, IsRefusedWhereItsStateCannotBe) {
   }
 }
 
-// The step of the first bytes is the one by which the newest file is found.
+// Readers find the newest file by the step in its first bytes.
 TEST(DamagedCheckpoint, IsRefusedWhereItHasTwoSteps) {
   const TemporaryFolder folder;
   const std::string path = sample::write_one(folder / "", sample::small_tensors(), 4);

@@ -1,4 +1,4 @@
-// Writes that fail: all ranks know it, nothing is left of them, and the checkpoint before stays.
+// Failed writes: all ranks know of them, no part of them stays, and the checkpoint before does.
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
@@ -15,7 +15,7 @@
 #include "sample.h"
 #include "temporary_folder.h"
 
-// Read by the address sanitizer: what belongs to a failed file of HDF5 is leaked on purpose.
+// The address sanitizer calls this function: HDF5's memory of a failed file is leaked on purpose.
 // NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" const char* __asan_default_options() {
   return "detect_leaks=0";
@@ -24,7 +24,7 @@ extern "C" const char* __asan_default_options() {
 namespace hidup {
 namespace {
 
-// A rank that gets wrong texts from rank 0, once `wrong` is set; so it cannot open the file.
+// A rank that gets wrong texts from rank 0 once `wrong` is set, so that it cannot open the file.
 class MisledRank final : public ForwardingRank {
  public:
   MisledRank(std::unique_ptr<Communicator> own, const bool& wrong)
@@ -90,7 +90,7 @@ TEST(FailingCheckpoint, OfAFolderThatCannotBe) {
   EXPECT_EQ(failures, 1);
 }
 
-// A small file system of this process's own.
+// Mounts a small file system that this process alone sees.
 bool mount_disk(const std::string& folder) {
   std::filesystem::create_directory(folder);
   return unshare(CLONE_NEWNS) == 0 &&
@@ -98,7 +98,7 @@ bool mount_disk(const std::string& folder) {
          mount("tmpfs", folder.c_str(), "tmpfs", 0, "size=20m") == 0;
 }
 
-// On a disk that has room for one checkpoint and a part of the next.
+// Writes to a disk that has room for one checkpoint and a part of the next.
 void write_until_full(Communicator& world, const std::string& disk, bool through_rank_0) {
   const std::vector<StoredTensor> tensors = sample::tensors();
   const sample::Boxes mine = sample::whole_boxes(tensors, 1)[0];
@@ -127,7 +127,7 @@ void write_until_full(Communicator& world, const std::string& disk, bool through
     ASSERT_TRUE(file.has_value());
     sample::expect_content(*file, tensors, 1);
   }
-  world.barrier();  // nobody has the file open
+  world.barrier();  // no rank has the file open now
   if (world.rank() == 0) {
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(disk), {}), 1);
     std::filesystem::remove(disk + "/" + checkpoint_name(1));  // makes room

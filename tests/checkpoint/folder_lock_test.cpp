@@ -1,4 +1,4 @@
-// The lock of a folder: who has it, and when it is stale.
+// The lock of a folder: its holder, and when it is stale.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kElsewhere =
     "host: node7\nprocess: 12\nstart: 34\nspace: of another host\nrun: /data/theirs.h5\n";
 
-// The message of the Error(file) that locking gives; empty where it succeeds.
+// Returns the message of the Error(file) that locking throws; empty where locking succeeds.
 std::string refusal(const std::string& folder) {
   try {
     const FolderLock lock(folder, "mine.h5");
@@ -50,7 +50,7 @@ TEST(FolderLock, OfADeadProcessIsStale) {
     const FolderLock lock(folder / "", "other.h5");
     text = read_text_file(folder / "lock", "lock");
   }
-  // The number may be that of a process that started later.
+  // A process that started later may have the same number.
   text.insert(text.find("start: ") + 7, "9");
   folder.write("lock", text);
   EXPECT_EQ(refusal(folder / ""), "");

@@ -1,4 +1,4 @@
-// Files that somebody changed or made: an Error(file), whatever it is.
+// Changed or forged files end in an Error(file) or read correctly.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@
 namespace hidup {
 namespace {
 
-// Opens a file and reads all of it. "": it is right.
+// Opens a file and reads all of it. Returns the error, or "" for a right file.
 std::string reading_error(const std::string& path) {
   try {
     const CheckpointFile file(path);
@@ -33,7 +33,7 @@ std::string reading_error(const std::string& path) {
   }
 }
 
-// A file in memory, to be changed and put down.
+// A file in memory that tests change and write back.
 class Image {
  public:
   explicit Image(const std::string& path) : path_(path), bytes_(sample::bytes_of_file(path)) {}
@@ -57,14 +57,14 @@ class Image {
     return reading_error(path_);
   }
 
-  // The members of the user block (frame.cpp).
+  // Offsets of the user block's members (frame.cpp).
   static constexpr size_t kVersion = 24;
   static constexpr size_t kFileBytes = 40;
   static constexpr size_t kTable = 48;
   size_t table() const { return get<size_t>(kTable); }
   size_t entries() const { return (size() - table()) / sizeof(Extent); }
 
-  // Makes all checksums but those of the tensors right again.
+  // Corrects all checksums except those of the tensors.
   void sign() {
     RunningCrc metadata;
     size_t at = kUserBlock;
@@ -104,7 +104,7 @@ TEST_F(FuzzedCheckpoint, HasNoByteThatCanChange) {
   const int file = open(path_.c_str(), O_WRONLY);
   std::mt19937 random(1);
   for (int round = 0; round < 4000; ++round) {
-    // Mostly at the ends, where the frame is.
+    // Most changes are at the ends, where the frame is.
     const size_t range = round % 4 == 0 ? bytes.size() : size_t{200};
     const size_t from = round % 4 == 1 ? bytes.size() - range : 0;
     const size_t at = from + random() % range;
@@ -150,7 +150,7 @@ TEST_F(FuzzedCheckpoint, HasAFrameThatIsCheckedBeyondItsChecksums) {
       EXPECT_EQ(image.error().empty(), same) << value << " at " << at;
     }
   }
-  // Two tensors in one place.
+  // Two tensors share one place.
   Image image = whole;
   image.set(whole.table() + sizeof(Extent), whole.get<Extent>(whole.table()));
   image.sign();
@@ -170,7 +170,7 @@ TEST_F(FuzzedCheckpoint, CanBeSoShortThatNothingIsThere) {
   }
 }
 
-// Makes a checkpoint, lets `change` do something to its HDF5 content, and frames it.
+// Makes a checkpoint, lets `change` alter its HDF5 content, and frames it.
 class WrongCheckpoint : public testing::Test {
  protected:
   using Change = std::function<void(hid_t file)>;
@@ -202,7 +202,7 @@ class WrongCheckpoint : public testing::Test {
     }
   }
 
-  // Puts another dataset in the place of parameters/a.
+  // Replaces parameters/a by another dataset.
   std::string error_of_dataset(hid_t type, const hdf5::Extents& extents,
                                const std::function<void(hid_t creation)>& set) {
     return error_with([&](hid_t file) {
@@ -252,7 +252,7 @@ TEST_F(WrongCheckpoint, HasOtherDatasets) {
   expect(error_of_dataset(H5T_IEEE_F32LE, {1U << 30, 1U << 30},
                           [](hid_t creation) { H5Pset_alloc_time(creation, H5D_ALLOC_TIME_LATE); }),
          "parameters/a is larger than the file");
-  // Allocated late, it has no place.
+  // A dataset that is allocated late has no place.
   expect(error_of_dataset(H5T_IEEE_F32LE, extents,
                           [](hid_t creation) { H5Pset_alloc_time(creation, H5D_ALLOC_TIME_LATE); }),
          "has no tensor at byte");

@@ -1,5 +1,5 @@
-// kill -9 at any moment: the newest complete checkpoint is whole, and no older than the last one
-// that was done.
+// kill -9 at any moment leaves the newest complete checkpoint whole, and no older than the last
+// finished one.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -17,11 +17,11 @@
 namespace hidup {
 namespace {
 
-// What a child says of itself; it stays when the child is gone.
+// Progress that a child reports; it outlives the child.
 struct Progress {
   std::atomic<int64_t> done = 0;  // the last step that was written
   std::atomic<bool> is_writing = false;
-  std::atomic<int64_t> microseconds = 30'000;  // of a write; at first a guess
+  std::atomic<int64_t> microseconds = 30'000;  // of a write; a guess at first
 };
 
 class SharedProgress {
@@ -77,7 +77,7 @@ TEST(KilledWriter, LeavesTheCheckpointBefore) {
     while (!progress->is_writing) {
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
-    // In the first write or in the second one.
+    // The kill falls into the first write or the second.
     const auto range = static_cast<uint64_t>(2 * progress->microseconds + 1000);
     std::this_thread::sleep_for(std::chrono::microseconds(random() % range));
     child.kill();

@@ -1,4 +1,4 @@
-// Written by some ranks, read by others.
+// Checkpoints that some ranks write and others read.
 #include <gtest/gtest.h>
 #include <hdf5.h>
 
@@ -19,7 +19,7 @@
 namespace hidup {
 namespace {
 
-// Every rank asks for its boxes of some tensors of the newest file.
+// Checks that every rank reads its boxes of some tensors from the newest file.
 void expect_boxes(const std::string& folder, const std::vector<StoredTensor>& tensors,
                   const std::vector<sample::Boxes>& boxes, int64_t step, bool through_rank_0) {
   run_ranks(static_cast<int>(boxes.size()), [&](Communicator& world) {
@@ -88,7 +88,7 @@ TEST(Checkpoint, KeepsTheState) {
   EXPECT_EQ(read.vocabulary, written.vocabulary);
 }
 
-// Other readers know the elements by HDF5's description of them.
+// Other readers know the elements by HDF5's description.
 TEST(Checkpoint, IsReadByHdf5) {
   const TemporaryFolder folder;
   const std::vector<StoredTensor> tensors = {{"parameters/bf16", DType::bf16, {300}},
@@ -156,7 +156,7 @@ TEST(Checkpoint, IsCopiedBeforeTrainingGoesOn) {
         copy(i, first, count, to);
       });
       is_saving = false;
-      world.barrier();  // the collectives of the training go on beside it
+      world.barrier();  // the training's collectives go on meanwhile
     }
     EXPECT_TRUE(writer.wait().succeeded);
     EXPECT_GT(writer.last_seconds(), 0);
@@ -184,12 +184,12 @@ TEST(Checkpoint, KeepsTheLastOnes) {
   folder.write("step-00000099.ckpt.h5.part-17-0", "of a killed run");
   folder.write("notes.txt", "of somebody else");
   write(20, 2);
-  // That of step 500 belongs to a run that went further.
+  // The file of step 500 belongs to a run that went further, so it stays.
   const std::vector<std::string> expected = {"notes.txt", "step-00000003.ckpt.h5",
                                              "step-00000011.ckpt.h5", "step-00000020.ckpt.h5",
                                              "step-00000500.ckpt.h5"};
   EXPECT_EQ(folder.names(), expected);
-  write(20, 1);  // again
+  write(20, 1);  // the same step again
   EXPECT_EQ(folder.names().size(), 4U);
 }
 

@@ -33,7 +33,7 @@ std::vector<StoredTensor> tensors() {
           {"parameters/scalar", DType::f32, {}},
           {"parameters/deep/er/one", DType::i32, {17}},
           {"optimizer/embedding.m", DType::bf16, {700, 1031}},
-          {"optimizer/wide.v", DType::f32, {2, 3, 220000}},  // 5 blocks: replicas cut it
+          {"optimizer/wide.v", DType::f32, {2, 3, 220000}},  // 5 blocks: replicas divide it
           {"optimizer/block.master", DType::f32, {512, 512}}};
 }
 
@@ -43,7 +43,7 @@ std::vector<StoredTensor> small_tensors() {
 
 namespace {
 
-// A part of `shape` for each of `parts`, cut along a dimension at random places.
+// Cuts `shape` into `parts` boxes along a dimension at random places.
 std::vector<Region> cut(const Shape& shape, size_t parts, std::mt19937& random) {
   const size_t d = random() % shape.size();
   std::vector<int64_t> cuts = {0, shape[d]};
@@ -99,7 +99,7 @@ TrainingState state(int64_t step) {
   state.strategy = "a strategy\nof two lines";
   state.model_deck = "model: 1";
   state.cluster_deck = "cluster: 1";
-  state.resolved = std::string(100'000, 'x');  // more than HDF5 keeps in an object's header
+  state.resolved = std::string(100'000, 'x');  // more than HDF5 holds in an object's header
   state.timing_file = "run.h5";
   state.vocabulary = {"the", "", "größer"};
   return state;

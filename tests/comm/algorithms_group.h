@@ -1,4 +1,4 @@
-// The ranks on which algorithms of collectives are tested.
+// The ranks for tests of collective algorithms.
 #pragma once
 
 #include <mpi.h>
@@ -10,11 +10,11 @@
 
 namespace hidup {
 
-// Both of all ranks, as long as main() lasts.
+// Both have all ranks, and exist as long as main() runs.
 extern MPI_Comm g_group;
 extern Communicator* g_world;
 
-inline constexpr int64_t kSmallPiece = 1000;  // elements: cuts nearly everything
+inline constexpr int64_t kSmallPiece = 1000;  // elements: cuts nearly every message
 
 inline int rank() {
   return g_world->rank();

@@ -1,4 +1,4 @@
-// What the algorithms of collectives give. Run under mpirun on two ranks or more.
+// Results of the algorithms of collectives. Run it under mpirun on two ranks or more.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -29,7 +29,7 @@ using enum CollectiveAlgorithm;
 constexpr int64_t kChunk = 1 << 18;  // elements that are added at once
 constexpr int64_t kPart = 1 << 17;   // floats that a rank copies into its window at once
 
-// Small integers: their sums are exact in every type and order.
+// Summands are small integers, so sums are exact in every type and order.
 float summand(int of_rank, int64_t i) {
   return static_cast<float>((i * 7 + of_rank * 3) % 11);
 }
@@ -41,7 +41,7 @@ float sum_at(int64_t i) {
   return sum;
 }
 
-// [count] and one behind the end, which must stay.
+// Returns [count] elements and one behind the end, which must not change.
 template <typename T>
 Values<T> room(int64_t count) {
   return Values<T>(static_cast<size_t>(count) + 1, T(99.0F));
@@ -59,7 +59,7 @@ void expect_equal(const Values<T>& values, const std::function<float(int64_t)>& 
   EXPECT_EQ(static_cast<float>(values.back()), 99.0F) << what << ": behind the end";
 }
 
-// Uneven, with zeros, all at one rank, around what goes at once.
+// Returns counts that are uneven, zero, all at one rank, or near `around`, where pieces are cut.
 std::vector<Counts> count_patterns(int64_t around) {
   const auto ranks = static_cast<size_t>(size());
   std::vector<Counts> patterns = {Counts(ranks, 0), Counts(ranks, 5), Counts(ranks, 0),
@@ -110,7 +110,7 @@ class OnRanks : public testing::TestWithParam<Case> {
   }
 
   static bool cuts_all() { return GetParam().max_piece == kSmallPiece; }
-  // Lengths about which something is cut, in elements.
+  // Returns the lengths near which messages are cut, in elements.
   static Counts limits() {
     return cuts_all() ? Counts{kSmallPiece / size(), kSmallPiece}
                       : Counts{8192 / size(), kPart / size()};
@@ -210,7 +210,7 @@ class OnRanks : public testing::TestWithParam<Case> {
         return (from * 3 + to * 5 + from * to) % 3 * limit + (from + 2 * to) % 3;
       });
     }
-    // One long piece, of which the other ranks know nothing.
+    // One pair exchanges a long piece, of which the other ranks know nothing.
     exchanges<T>(dtype, [&](int from, int to) {
       return from == 0 && to == 1 ? 2 * limits().back() + 1 : 0;
     });
@@ -231,7 +231,7 @@ TEST_P(AllReduce, EqualsTheSum) {
   all_reduces<Float16>(DType::f16);
 }
 
-// Sums that are rounded: the same on all ranks, and in every run.
+// Rounded sums are the same on all ranks and in every run.
 TEST_P(AllReduce, GivesAllTheSameBits) {
   Values<float> first;
   for (int repeat = 0; repeat < 3; ++repeat) {
@@ -266,8 +266,8 @@ TEST_P(AllToAll, ExchangesPieces) {
   all_to_alls<Float16>(DType::f16);
 }
 
-// Halves of windows take turns: ranks that are ahead do not write where others still read. As many
-// elements as one turn has, and nothing between two collectives.
+// Ranks alternate between the halves of their windows, so that a fast rank does not write where
+// others still read. Each collective has as many elements as one turn and follows without a pause.
 void follow_each_other(MpiCollectives& collectives) {
   constexpr size_t kSums = 6;
   const int64_t part = kPart / size();
@@ -326,7 +326,7 @@ TEST(Windows, OfMemoryThatAllSee) {
   follow_each_other(collectives);
 }
 
-// Then all copy, and from the next collective on none does.
+// Where one rank's memory is not shared all copy, and in the next collective none does.
 TEST(Windows, OfMemoryThatAllSeeButOfOneRank) {
   MpiCollectives collectives(g_group, kMaxPiece);
   SeenMemory memory(collectives, *g_world);

@@ -1,4 +1,4 @@
-// Ranks that fail while others wait for them at the board. (What it gives otherwise:
+// Ranks that fail while others wait for them at the board. (Its results are tested in
 // tests/fake_ranks/board_cases.cpp.)
 #include "comm/board.h"
 
@@ -35,7 +35,7 @@ void expect_lost(Board& board, size_t row, const std::function<bool()>& stopped)
   }
 }
 
-// Also those whose row does not have the rank that left.
+// Ranks are freed even if their own row lacks the rank that left.
 TEST(Board, ARankThatLeavesFreesAllOthers) {
   run_ranks(3, [](Communicator& world) {
     Board board = make_board(world);
@@ -53,7 +53,7 @@ TEST(Board, AWaitEndsWhereTheRankIsStopped) {
   run_ranks(3, [](Communicator& world) {
     Board board = make_board(world);
     std::atomic<bool> failed = false;
-    if (world.rank() != 0) {  // rank 1 by the rank's own failure, rank 2 by that of rank 1
+    if (world.rank() != 0) {  // rank 1 sees the failure, rank 2 that of rank 1
       std::thread other([&] {
         std::this_thread::sleep_for(20ms);
         failed = world.rank() == 1;

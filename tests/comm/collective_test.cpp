@@ -23,7 +23,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// Rank 1 of 3 throws what `thrower` throws: all must learn of it, with this code.
+// Makes rank 1 of 3 throw the error of `thrower`, and checks that all ranks get this code.
 void expect_all_know(ExitCode code, const std::string& message,
                      const std::function<void()>& thrower) {
   run_ranks(
@@ -63,7 +63,7 @@ TEST(Collectively, AllRanksKnowWhateverIsThrown) {
 
 TEST(GatherTexts, InTheOrderOfRanksOnTheFirst) {
   run_ranks(3, [](Communicator& world) {
-    const std::string mine(static_cast<size_t>(world.rank()), 'x');  // the first has none
+    const std::string mine(static_cast<size_t>(world.rank()), 'x');  // rank 0 has an empty text
     const std::vector<std::string> all = gather_texts(world, mine);
     if (world.rank() == 0) {
       EXPECT_THAT(all, ElementsAre("", "x", "xx"));
@@ -85,7 +85,7 @@ TEST(RunStart, IsOneTimeOnAllRanksOfAHost) {
   EXPECT_EQ(starts[2], starts[0]);
 }
 
-// The clocks of hosts are compared: here all read the same one, but at different ends of a barrier.
+// Clocks of hosts are compared. Here all hosts read one clock, at different ends of a barrier.
 TEST(RunStart, OfAnotherHostDiffersByTheEndOfABarrier) {
   std::array<double, 2> starts{};
   run_ranks(2, [&](Communicator& world) {

@@ -1,4 +1,4 @@
-// Run under mpirun, on any number of ranks.
+// Collectives over MPI. Run it under mpirun on any number of ranks.
 #include "comm/communicator.h"
 
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@
 namespace hidup {
 namespace {
 
-Communicator* g_world = nullptr;  // of the session that main() holds
+Communicator* g_world = nullptr;  // of the session in main()
 
-// Every case with the usual pieces, and with some that cut everything (elements).
+// Every case runs with the usual pieces, and with small ones that cut every message (elements).
 class OnMpi : public testing::TestWithParam<std::tuple<CollectiveCase, int64_t>> {};
 
 TEST_P(OnMpi, Holds) {

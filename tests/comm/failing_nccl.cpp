@@ -1,6 +1,6 @@
-// Four ranks in rows and columns of two pass sums back and forth, until the fault that
-// HIDUP_FAKE_NCCL_FAULT describes, or until rank 1 leaves the others waiting (argument late). With
-// recorded in the argument a graph repeats the second round from there on.
+// Four ranks in rows and columns of two pass sums back and forth until the fault of
+// HIDUP_FAKE_NCCL_FAULT, or until rank 1 leaves the others waiting (argument late). With recorded
+// in the argument, a graph repeats the second round from there on.
 #include <array>
 #include <chrono>
 #include <memory>

@@ -1,5 +1,5 @@
-// One rank of several fails in the way the argument says, while the others wait for
-// it in a collective that will never end: all must be brought down.
+// One rank fails in the way that the argument names, while the others wait for it in a collective
+// that will never end: all must be ended.
 #include <chrono>
 #include <csignal>
 #include <new>
@@ -14,7 +14,7 @@
 
 namespace {
 
-// What must not be reached while an exception unwinds.
+// Enters a barrier in its destructor, which must not run while an exception unwinds.
 struct WaitsForAll {
   hidup::Communicator& world;
   ~WaitsForAll() { world.barrier(); }
@@ -44,11 +44,11 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
       hidup::fail(ExitCode::file, "cannot read x");
     }
     if (how == "stop_answering" && world.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::seconds(1));  // be heard of first
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // others hear of it first
       std::raise(SIGSTOP);
     }
     if (how == "go_elsewhere" && world.rank() == 1) {
-      world.barrier();  // which the others come to later
+      world.barrier();  // the others come to it later
     }
     if (how == "go_elsewhere_on_host" && world.rank() == 1) {
       world.broadcast("");

@@ -1,4 +1,4 @@
-// What the stand-in for NCCL refuses. Run under mpirun on two ranks or more.
+// Calls that the stand-in for NCCL refuses. Run it under mpirun on two ranks or more.
 #include <gtest/gtest.h>
 #include <mpi.h>
 #include <nccl.h>
@@ -72,7 +72,7 @@ TEST_F(FakeNccl, MemoryOfTheHost) {
 }
 
 TEST_F(FakeNccl, RanksWithOtherCounts) {
-  all_reduce(data_, data_, g_rank == 0 ? 100 : 99);  // may be told already
+  all_reduce(data_, data_, g_rank == 0 ? 100 : 99);  // may return the error already
   cudaStreamSynchronize(stream_);
   EXPECT_EQ(state_of(comm_), ncclInvalidArgument);
   EXPECT_NE(std::string(ncclGetLastError(comm_)).find("99"), std::string::npos);
@@ -113,7 +113,7 @@ TEST_F(FakeNccl, CallsBeforeTheLastOneIsThrough) {
   EXPECT_EQ(state_of(comm_), ncclSuccess);
 }
 
-// With the fault hang:call=1. A thread is in a call for good.
+// With the fault hang:call=1 one thread stays in a call forever.
 TEST_F(FakeNccl, CallsOfTwoThreads) {
   if (std::getenv("HIDUP_FAKE_NCCL_FAULT") == nullptr) {
     GTEST_SKIP() << "no call hangs";

@@ -1,5 +1,5 @@
-// A system that refuses threads: preloaded, it lets a process have FEW_THREADS beside its first at
-// a time, on rank FEW_THREADS_RANK only where that is set.
+// A system that refuses threads: preloaded, it allows a process FEW_THREADS threads at a time
+// besides its first; if FEW_THREADS_RANK is set, on this rank only.
 #include <dlfcn.h>
 #include <pthread.h>
 

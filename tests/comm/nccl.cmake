@@ -1,4 +1,4 @@
-# NCCL's communicator, every rank with a GPU; over the stand-in of tests/cuda_shim with several.
+# Tests NCCL's communicator: every rank has a GPU, or several ranks share the stand-in's (tests/cuda_shim).
 add_executable(test_nccl nccl_test.cpp)
 target_link_libraries(test_nccl PRIVATE hidup_options hidup_comm hidup_collective_cases
                                         hidup_device_needed MPI::MPI_C GTest::gtest)
@@ -25,18 +25,18 @@ foreach(target test_nccl test_fake_nccl)
   endforeach()
 endforeach()
 
-# A thread that is in a call for good, while another one makes calls.
+# One thread stays in a call forever while another one makes calls.
 add_test(NAME comm.test_fake_nccl.two_threads
          COMMAND ${mpirun} -x CUDA_SHIM_DEVICES=4 -x HIDUP_FAKE_NCCL_FAULT=hang:call=1 -n 2
                  $<TARGET_FILE:test_fake_nccl> --gtest_filter=FakeNccl.CallsOfTwoThreads)
-# The watchdog looks often while a call lasts: not by calls beside it.
+# The watchdog looks often while a call lasts. It must not do so through calls at the same time.
 add_test(NAME comm.nccl_slow
          COMMAND ${mpirun} -x CUDA_SHIM_DEVICES=4 -x HIDUP_FAKE_NCCL_FAULT=slow -n 4
                  $<TARGET_FILE:failing_nccl>)
 set_tests_properties(comm.test_fake_nccl.two_threads comm.nccl_slow
                      PROPERTIES LABELS mpi RUN_SERIAL ON TIMEOUT 60)
 
-# Every fault: what is printed once, in time, and mpirun's exit code.
+# Tests a fault: its message, printed once and in time, and mpirun's exit code.
 function(failing_nccl_test NAME FAULT MESSAGE)
   add_test(NAME comm.nccl_${NAME}
            COMMAND bash -c "${mpirun} -x CUDA_SHIM_DEVICES=4 -x HIDUP_FAKE_NCCL_FAULT=${FAULT} -n 4 \

@@ -1,4 +1,4 @@
-// Run under mpirun, every rank with a GPU of its own. With one rank, too, NCCL does all of it.
+// Collectives over NCCL, even with one rank. Run it under mpirun, every rank with its own GPU.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -13,9 +13,9 @@
 namespace hidup {
 namespace {
 
-MpiSession* g_mpi = nullptr;  // that main() holds
+MpiSession* g_mpi = nullptr;  // of the session in main()
 
-// All ranks, over NCCL.
+// A communicator of all ranks over NCCL.
 class World {
  public:
   explicit World(const NcclOptions& options = {.alone = true})

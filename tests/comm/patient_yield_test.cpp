@@ -1,5 +1,4 @@
-// Which threads nap where they yield, and that all that wait in MPI do. Run under mpirun on two
-// ranks.
+// Threads that nap where they yield: all that wait in MPI do. Run it under mpirun on two ranks.
 #include "comm/patient_yield.h"
 
 #include <gtest/gtest.h>
@@ -23,11 +22,11 @@
 
 namespace {
 
-thread_local std::atomic<int>* naps_here = nullptr;  // where this thread's naps are counted
+thread_local std::atomic<int>* naps_here = nullptr;  // counts this thread's naps
 
 }  // namespace
 
-// In place of the library's, for the whole program.
+// Replaces the library's function in the whole program.
 extern "C" int nanosleep(const timespec* length, timespec* left) {
   if (naps_here != nullptr) {
     ++*naps_here;
@@ -38,7 +37,7 @@ extern "C" int nanosleep(const timespec* length, timespec* left) {
 namespace hidup {
 namespace {
 
-MpiSession* g_mpi = nullptr;  // that main() holds
+MpiSession* g_mpi = nullptr;  // of the session in main()
 
 constexpr int kYields = 10;
 
@@ -67,10 +66,10 @@ TEST(PatientYield, NapsInAWaitOnly) {
   EXPECT_EQ(naps_of_yields(), 0);
 }
 
-// A call in which one rank waits until the other one comes to it, too.
+// A call in which one rank waits until the other one makes it, too.
 struct Call {
   std::string name;
-  int waits;  // the rank
+  int waits;  // the rank that waits
   std::function<void(Communicator&, Stream&)> run;
   bool on_stream = false;
 };
@@ -99,7 +98,7 @@ std::vector<Call> host_calls() {
   };
 }
 
-// Each of one element per rank, from and to these.
+// Returns calls of one element per rank, from `from` to `to`.
 std::vector<Call> device_calls(float* from, float* to) {
   const std::vector<int64_t> ones = {1, 1};
   constexpr DType kType = DType::f32;
@@ -129,7 +128,7 @@ std::vector<Call> device_calls(float* from, float* to) {
   };
 }
 
-// Whether it is true soon.
+// Returns true if the condition comes true within 10 s.
 bool comes_true(const std::function<bool()>& condition) {
   for (int tries = 0; tries < 10000 && !condition(); ++tries) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -137,7 +136,7 @@ bool comes_true(const std::function<bool()>& condition) {
   return condition();
 }
 
-// The other rank comes when this one has napped in the call.
+// The other rank makes the call after this one has napped in it.
 void expect_naps(const Call& call, Communicator& group, Stream& stream) {
   if (g_mpi->world().rank() != call.waits) {
     g_mpi->world().barrier();
@@ -146,7 +145,7 @@ void expect_naps(const Call& call, Communicator& group, Stream& stream) {
   }
   std::atomic<int> naps = 0;
   const auto count_here = [&naps] { naps_here = &naps; };
-  std::thread caller([&] {  // as the one that writes checkpoints
+  std::thread caller([&] {  // like the thread that writes checkpoints
     if (call.on_stream) {
       stream.enqueue(count_here);
     } else {

@@ -1,4 +1,4 @@
-// Memory of a rank that all ranks of a test see, for vectors.
+// Memory of a rank that all ranks of a test see, used by vectors.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@
 
 namespace hidup {
 
-// While one lives, Values of this rank lie in it.
+// While an instance lives, Values of this rank lie in its memory.
 class SeenMemory {
  public:
   SeenMemory(MpiCollectives& collectives, Communicator& world)
@@ -26,9 +26,9 @@ class SeenMemory {
   SeenMemory(const SeenMemory&) = delete;
   SeenMemory& operator=(const SeenMemory&) = delete;
 
-  // Whether the system lets ranks see each other's memory.
+  // Returns true where the system lets ranks see each other's memory.
   bool is_seen() const { return used_ != nullptr; }
-  // From the start again where the end is reached: few of a test's values live at a time.
+  // Returns the next bytes, from the start again after the end: few values live at a time.
   std::byte* take(size_t bytes) {
     const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     next_ = next_ + rounded <= kBytes ? next_ : 0;

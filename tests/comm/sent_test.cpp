@@ -1,5 +1,5 @@
-// What the algorithms of collectives send, and in how many steps. Run under mpirun on two ranks or
-// more. Calls of MPI are counted on their way to it (PMPI). n: ranks; S: bytes of all counts.
+// Bytes and steps of the algorithms of collectives. Run it under mpirun on two ranks or more. Calls
+// of MPI are counted on their way (PMPI). n: ranks; S: bytes of all counts.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -14,10 +14,10 @@
 
 namespace {
 
-// The heartbeat's thread sends, too.
+// The heartbeat's thread sends, too, so counts are atomic.
 std::atomic<int64_t> g_sent_bytes = 0;   // by MPI_Isend
-std::atomic<int64_t> g_all_reduces = 0;  // of MPI
-bool g_many_hosts = false;               // whether every rank seems to have a host of its own
+std::atomic<int64_t> g_all_reduces = 0;  // calls of MPI_Allreduce
+bool g_many_hosts = false;               // every rank seems to have a host of its own
 
 }  // namespace
 
@@ -25,7 +25,7 @@ extern "C" int MPI_Isend(const void* data, int count, MPI_Datatype type, int to,
                          MPI_Comm group, MPI_Request* request) {
   int bytes = 0;
   PMPI_Type_size(type, &bytes);
-  g_sent_bytes += group == MPI_COMM_WORLD ? 0 : int64_t{count} * bytes;  // there beats the heart
+  g_sent_bytes += group == MPI_COMM_WORLD ? 0 : int64_t{count} * bytes;  // without the heartbeat
   return PMPI_Isend(data, count, type, to, tag, group, request);
 }
 
@@ -50,7 +50,7 @@ using enum CollectiveAlgorithm;
 
 class Sent : public testing::Test {
  protected:
-  // What `work` sends, and its steps. MPI must have been given as many bytes.
+  // Returns the traffic of `work`. MPI must have been given as many bytes.
   Traffic of(const std::function<void(MpiCollectives&)>& work, int64_t max_piece = kMaxPiece) {
     MpiCollectives collectives(g_group, max_piece);
     g_sent_bytes = 0;
@@ -107,21 +107,21 @@ class Sent : public testing::Test {
   }();
 };
 
-// 2 S (n - 1) / n bytes in 2 (n - 1) steps.
+// Every rank sends 2 S (n - 1) / n bytes in 2 (n - 1) steps.
 TEST_F(Sent, ByRingAllReduce) {
   const Traffic traffic = of_all_reduce(100 * n_, ring);
   EXPECT_EQ(traffic.bytes, 2 * 4 * 100 * (n_ - 1));
   EXPECT_EQ(traffic.steps, 2 * (n_ - 1));
 }
 
-// 2 S (n - 1) / n bytes in 2 ceil(log2(n)) steps.
+// Every rank sends 2 S (n - 1) / n bytes in 2 ceil(log2(n)) steps.
 TEST_F(Sent, ByHalvingAllReduce) {
   const Traffic traffic = of_all_reduce(100 * n_, halving);
   EXPECT_EQ(traffic.bytes, 2 * 4 * 100 * (n_ - 1));
   EXPECT_EQ(traffic.steps, 2 * log_n_);
 }
 
-// S bytes along every edge of the tree, up and down; rank 0 takes 2 ceil(log2(n)) steps, and no
+// Every edge of the tree carries S bytes up and down; rank 0 takes 2 ceil(log2(n)) steps, and no
 // other rank more.
 TEST_F(Sent, ByTreeAllReduce) {
   const Traffic traffic = of_all_reduce(100, tree);
@@ -130,7 +130,7 @@ TEST_F(Sent, ByTreeAllReduce) {
   EXPECT_EQ(over_ranks(traffic.bytes, MPI_MAX), log_n_ * 400);
 }
 
-// S less the next rank's part, in n - 1 steps.
+// A rank sends S less the next rank's part, in n - 1 steps.
 TEST_F(Sent, ByRingAllGather) {
   const Traffic traffic = of_all_gather(uneven_, ring);
   const auto next = static_cast<size_t>((rank() + 1) % n_);
@@ -138,7 +138,7 @@ TEST_F(Sent, ByRingAllGather) {
   EXPECT_EQ(traffic.steps, n_ - 1);
 }
 
-// S (n - 1) / n with equal parts, (n - 1) S from all ranks with any; ceil(log2(n)) steps.
+// S (n - 1) / n bytes with equal parts, (n - 1) S from all ranks with any; ceil(log2(n)) steps.
 TEST_F(Sent, ByHalvingAllGather) {
   const Traffic even = of_all_gather(Counts(static_cast<size_t>(n_), 100), halving);
   EXPECT_EQ(even.bytes, 4 * 100 * (n_ - 1));
@@ -148,8 +148,8 @@ TEST_F(Sent, ByHalvingAllGather) {
   EXPECT_EQ(traffic.steps, log_n_);
 }
 
-// S less the own part, in n - 1 steps; of all but the first, as many as the longest part has
-// chunks.
+// A rank sends S less its own part, in n - 1 steps; each step but the first takes as many as the
+// longest part has chunks.
 TEST_F(Sent, ByRingReduceScatter) {
   const Traffic traffic = of_reduce_scatter(uneven_, ring);
   EXPECT_EQ(traffic.bytes, 4 * (sum_of(uneven_) - own(uneven_)));
@@ -159,7 +159,7 @@ TEST_F(Sent, ByRingReduceScatter) {
   EXPECT_EQ(cut.steps, 1 + 3 * (n_ - 2));
 }
 
-// S less the own part, in ceil(log2(n)) steps; as often as the longest part exceeds its room.
+// S less the own part, in ceil(log2(n)) steps, repeated as the longest part exceeds its room.
 TEST_F(Sent, ByHalvingReduceScatter) {
   const Traffic traffic = of_reduce_scatter(uneven_, halving);
   EXPECT_EQ(traffic.bytes, 4 * (sum_of(uneven_) - own(uneven_)));
@@ -171,7 +171,7 @@ TEST_F(Sent, ByHalvingReduceScatter) {
   EXPECT_EQ(cut.steps, 3 * log_n_);
 }
 
-// All but the own piece, in n - 1 steps.
+// A rank sends all pieces but its own, in n - 1 steps.
 TEST_F(Sent, ByPairwiseAllToAll) {
   const Counts receives(static_cast<size_t>(n_), own(uneven_));
   const Traffic traffic = of_all_to_all(uneven_, receives, pairwise);
@@ -179,8 +179,8 @@ TEST_F(Sent, ByPairwiseAllToAll) {
   EXPECT_EQ(traffic.steps, n_ - 1);
 }
 
-// Every piece, and 8 bytes with it, once for every bit of its distance: ceil(log2(n)) steps; twice
-// as many where messages are long.
+// A rank sends every piece, with 8 bytes for its length, once for every bit of its distance, in
+// ceil(log2(n)) steps; twice as many where messages are long.
 TEST_F(Sent, ByBruckAllToAll) {
   int64_t bits = 0;
   for (int64_t distance = 1; distance < n_; ++distance) {
@@ -194,7 +194,7 @@ TEST_F(Sent, ByBruckAllToAll) {
   }
 }
 
-// Through windows nothing is sent at all.
+// Windows send nothing.
 TEST_F(Sent, ByWindows) {
   g_all_reduces = 0;
   EXPECT_EQ(of_all_reduce(100, windows).bytes, 0);
@@ -202,7 +202,7 @@ TEST_F(Sent, ByWindows) {
   EXPECT_EQ(g_all_reduces.load(), 0);
 }
 
-// The communicator obeys.
+// The communicator uses the algorithm that its caller chooses.
 TEST_F(Sent, AsTheCallerChooses) {
   const auto world = make_mpi_communicator(g_group);
   OwnStream stream;
@@ -230,7 +230,7 @@ TEST_F(Sent, AsTheCallerChooses) {
             4 * (n_ - 1));
 }
 
-// What cannot be done as it was asked for is done as MPI does it.
+// MPI's own algorithm replaces one that is impossible here.
 TEST_F(Sent, ByMpiWhereRanksHaveSeveralHosts) {
   g_many_hosts = true;
   g_all_reduces = 0;
@@ -238,7 +238,7 @@ TEST_F(Sent, ByMpiWhereRanksHaveSeveralHosts) {
   float one = 1.0F;
   collectives.all_reduce(&one, 1, DType::f32, windows, "x");
   EXPECT_EQ(one, static_cast<float>(n_));
-  collectives.all_reduce(&one, 1, DType::f32, pairwise, "x");  // no algorithm of a sum
+  collectives.all_reduce(&one, 1, DType::f32, pairwise, "x");  // pairwise is no algorithm of a sum
   EXPECT_EQ(one, static_cast<float>(n_ * n_));
   EXPECT_EQ(g_all_reduces.load(), 2);
   g_many_hosts = false;

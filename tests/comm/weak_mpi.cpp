@@ -1,4 +1,4 @@
-// Preloaded: an MPI library that gives less than MPI_THREAD_MULTIPLE.
+// Preloaded, this MPI library gives less than MPI_THREAD_MULTIPLE.
 #include <mpi.h>
 
 extern "C" int MPI_Init_thread(int* argc, char*** argv, int, int* provided) {

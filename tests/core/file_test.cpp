@@ -1,4 +1,4 @@
-// What may be read as a text, and what is refused at once.
+// Reading files as text, and refusing those that are none.
 #include "core/file.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 namespace hidup {
 namespace {
 
-// The reason of the Error(file) of reading a deck of at most 8 bytes.
+// Returns the reason in the Error(file) that read_text_file() throws for a deck of over 8 bytes.
 std::string refusal(const std::string& path) {
   try {
     read_text_file(path, "deck", 8);
@@ -39,12 +39,12 @@ TEST(TextFile, IsReadWhole) {
   EXPECT_EQ(read_text_file(path, "deck"), "a: 1\n");
   EXPECT_EQ(read_text_file(folder / "link", "deck"), "a: 1\n");
   EXPECT_EQ(read_text_file(folder.write("empty", ""), "deck"), "");
-  EXPECT_NE(read_text_file("/proc/self/status", "deck"), "");  // its size is said to be 0
+  EXPECT_NE(read_text_file("/proc/self/status", "deck"), "");  // its stated size is 0
   const std::string large(200'000, 'x');
   EXPECT_EQ(read_text_file(folder.write("large", large), "deck"), large);
 }
 
-// A pipe that nobody writes to would be waited for.
+// Reading a pipe without a writer would wait forever.
 TEST(TextFile, IsARegularFile) {
   const TemporaryFolder folder;
   const std::string pipe = folder / "pipe";

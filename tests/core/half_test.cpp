@@ -1,4 +1,4 @@
-// Conversions between float and the 16-bit formats, against what the formats mean.
+// Conversions between float and the 16-bit formats, against the formats' definition.
 #include "core/half.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-// The value of 16 bits by the definition: an exponent of that many bits, then the fraction.
+// Returns the value of 16 bits by the definition: `exponent_bits` bits, then the fraction.
 double meaning(uint16_t bits, int exponent_bits) {
   const int fraction_bits = 15 - exponent_bits;
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -51,13 +51,13 @@ TYPED_TEST(Half, EveryNumberMeansWhatTheFormatSaysAndComesBack) {
   }
 }
 
-// Between neighbours a float goes to the nearer, from the middle to the even one.
+// A float rounds to the nearer neighbour, and to the even one from the middle.
 TYPED_TEST(Half, RoundsToNearestEven) {
   constexpr int kFractionBits = 15 - kExponentBits<TypeParam>;
   constexpr uint16_t kInfinity = 0x7FFF >> kFractionBits << kFractionBits;
   for (uint16_t bits = 0; bits < kInfinity; ++bits) {
     const double low = meaning(bits, kExponentBits<TypeParam>);
-    // Beyond the largest number is where the next would be.
+    // The largest number rounds as if the next one existed.
     const double high =
         bits + 1 == kInfinity
             ? 2.0 * low - meaning(static_cast<uint16_t>(bits - 1), kExponentBits<TypeParam>)

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
-// The message of the Error(file) that the work throws.
+// Returns the message of the Error(file) that the work throws.
 template <typename Work>
 std::string error_of(const Work& work) {
   try {
@@ -74,7 +74,7 @@ TEST(NewFile, ReplacesAFileOnlyIfToldTo) {
 
 TEST(NewFile, HasItsOwnNameBeforeItTakesOne) {
   const TemporaryFolder folder;
-  const std::string path = folder / std::string(255, 'x');  // the longest name that there is
+  const std::string path = folder / std::string(255, 'x');  // the longest possible name
   NewFile one(path);
   NewFile other(path);
   EXPECT_NE(one.location(), other.location());
@@ -130,7 +130,7 @@ TEST(NewFile, DoesNotReplaceAnythingOnAFullDisk) {
   EXPECT_EQ(folder.names(), Names{"out"});
 }
 
-// What is said of a file in a folder of its own to which something happens while it is written.
+// Returns the error about a file to which something happens while it is written.
 template <typename Event>
 std::string said_after(const TemporaryFolder& folder, const Event& event) {
   fs::create_directories(folder / "below");

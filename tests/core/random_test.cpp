@@ -39,8 +39,8 @@ TEST(RandomStream, UniformIsUniform) {
   EXPECT_NEAR(squares / kCount - mean * mean, 1.0 / 12.0, 2e-3);
 }
 
-// The moments of the normal distribution, and no correlation between neighbours, which share a
-// block of words.
+// Numbers have the moments of the normal distribution, and neighbours, which share a block of
+// words, are uncorrelated.
 TEST(RandomStream, NormalIsNormal) {
   const RandomStream stream = random_stream(1, "test");
   constexpr int kCount = 100000;

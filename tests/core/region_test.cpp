@@ -7,7 +7,7 @@
 namespace hidup {
 namespace {
 
-// Rows 1..2 and columns 2..4 of a [3, 2, 5] tensor.
+// Returns rows 1..2 and columns 2..4 of a [3, 2, 5] tensor.
 Region box() {
   return {.dims = 3, .start = {1, 0, 2}, .extent = {2, 2, 3}, .global = {3, 2, 5}};
 }

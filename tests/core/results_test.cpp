@@ -1,5 +1,5 @@
-// Results that do not get through are an error. In processes of their own, whose standard output
-// is not the test's.
+// Results that do not reach standard output are an error. Each test has its own process with its
+// own standard output.
 #include "core/results.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 namespace hidup {
 namespace {
 
-// What finish() throws after `lines` lines, where `redirect` has dealt with standard output.
+// Checks finish()'s error after 1 and 10'000 lines. `redirect` changes standard output.
 void expect_error(const std::string& reason, const std::function<void()>& redirect) {
   for (const int lines : {1, 10'000}) {
     Child child([&](const Child::Report&) {
@@ -56,7 +56,7 @@ TEST(Results, AreMissedWhereNobodyWantedThem) {
   expect_error("bad file descriptor", [] { close(STDOUT_FILENO); });
 }
 
-// What is lost once is lost.
+// Output that was lost once stays an error.
 TEST(Results, AreMissedOnADiskThatWasFull) {
   const TemporaryFolder folder;
   const std::string path = folder.write("results", "");
@@ -71,7 +71,7 @@ TEST(Results, AreMissedOnADiskThatWasFull) {
   EXPECT_EQ(child.wait(), 0);
 }
 
-// The next file that is opened would be standard output.
+// The next opened file would take the number of the closed standard output.
 TEST(Results, DoNotGoToAnotherFile) {
   const TemporaryFolder folder;
   Child child([&](const Child::Report&) {

@@ -63,7 +63,7 @@ TEST(Matches, StarsAndQuestionMarks) {
   EXPECT_FALSE(matches("layers.*.ffn.up", "layers.0.ffn.up.biased"));
   EXPECT_TRUE(matches("layers.?.ffn*", "layers.0.ffn.up"));
   EXPECT_FALSE(matches("layers.?.ffn*", "layers.10.ffn.up"));
-  EXPECT_TRUE(matches("*up", "upset up"));  // the star takes in the first
+  EXPECT_TRUE(matches("*up", "upset up"));  // the star matches the first "up"
   EXPECT_FALSE(matches("*up", "up set"));
   EXPECT_TRUE(matches("a**", "a"));
   EXPECT_TRUE(matches("*", ""));
@@ -73,7 +73,7 @@ TEST(Matches, StarsAndQuestionMarks) {
   EXPECT_FALSE(matches("a", "aa"));
 }
 
-// The hash names files and random streams: it must never change.
+// The hash names files and random streams, so it must never change.
 TEST(Hash, IsFnv1a) {
   EXPECT_EQ(hash_of(""), 0xcbf29ce484222325ULL);
   EXPECT_EQ(hash_of("a"), 0xaf63dc4c8601ec8cULL);
@@ -86,8 +86,8 @@ TEST(Utf8Length, OfTheFirstCharacter) {
   EXPECT_EQ(utf8_length("\xe2\x82\xac."), 3U);
   EXPECT_EQ(utf8_length("\xf0\x9f\x8e\x89"), 4U);
   EXPECT_EQ(utf8_length("\xf4\x8f\xbf\xbf"), 4U);
-  // In order: nothing, a second byte, Latin-1, cut short, too long for what it says, half of a
-  // pair of UTF-16, and beyond the last character.
+  // In order: nothing, a second byte, Latin-1, a cut character, overlong encodings, half of a
+  // UTF-16 pair, a number beyond the last character, and a byte that never occurs.
   for (const char* text : {"", "\x80", "\xe9t", "\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf",
                            "\xed\xa0\x80", "\xf4\x90\x80\x80", "\xff"}) {
     EXPECT_EQ(utf8_length(text), 0U) << text;

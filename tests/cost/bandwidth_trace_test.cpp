@@ -1,4 +1,4 @@
-// Ends of messages over links that vary in time.
+// Ends of messages over links whose bandwidth varies.
 #include "cost/bandwidth_trace.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ TEST(BandwidthTrace, WithoutPhasesIsTheNominalLink) {
 }
 
 TEST(BandwidthTrace, BytesPassAtTheBandwidthOfTheirTime) {
-  // 10 us at the nominal bandwidth, 10 us at a quarter, and again.
+  // A period has 10 us at the nominal bandwidth and 10 us at a quarter.
   const BandwidthTrace trace(1e9, {{1e-5, 1e9}, {1e-5, 2.5e8}});
   EXPECT_EQ(trace.end_of(0, 10000), 10000);
   EXPECT_EQ(trace.end_of(0, 10001), 10004) << "one byte more, at a quarter";
@@ -35,7 +35,7 @@ TEST(BandwidthTrace, LeastIsAtTheFastestPhase) {
   EXPECT_EQ(trace.least(1001), 251) << "whole nanoseconds";
 }
 
-// Nanosecond by nanosecond, in the units of the trace.
+// Computes the end nanosecond by nanosecond, in the units of the trace.
 Nanoseconds end_by_steps(double nominal, const std::vector<BandwidthTrace::Phase>& phases,
                          Nanoseconds start, Nanoseconds duration) {
   std::vector<double> pace;

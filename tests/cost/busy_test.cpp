@@ -21,7 +21,7 @@ constexpr StreamKind kComm = StreamKind::comm;
 
 TEST(BusyTimes, ExposedIsWhereOnlyCommunicationRan) {
   const Program program = streams({kCompute, kComm, kCompute, kComm, kCompute});
-  // compute 0-2, 3-5 and 9-10; comm 1-4 (exposed 2-3) and 4-8 (exposed 5-8)
+  // computation 0-2, 3-5 and 9-10; messages 1-4 (2-3 exposed) and 4-8 (5-8 exposed)
   const std::vector<Interval> times = {{0, 2}, {1, 4}, {3, 5}, {4, 8}, {9, 10}};
   const BusyTimes busy = busy_times(program, times);
   EXPECT_DOUBLE_EQ(busy.compute_s, 5.0);
@@ -60,7 +60,7 @@ TEST(RunBusyTimes, AreMeansOfTheRankThatComputesLongest) {
   RunBusyTimes run;
   expect_mean(run, 0, {});
   run.add(std::vector<BusyTimes>{{50.0, 7.0, 6.0}, {40.0, 9.0, 8.0}});
-  expect_mean(run, 0, {50.0, 7.0, 6.0});  // the first step, as long as it is alone
+  expect_mean(run, 0, {50.0, 7.0, 6.0});  // the first step counts while it is alone
   const double none = std::numeric_limits<double>::quiet_NaN();
   run.add(std::vector<BusyTimes>{{none, none, none}, {none, none, none}});
   expect_mean(run, 0, {50.0, 7.0, 6.0});

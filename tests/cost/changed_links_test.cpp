@@ -1,4 +1,4 @@
-// Costs of changed links, against the rates of such links.
+// Scaled costs of changed links, against costs from the rates of such links.
 #include "cost/changed_links.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ TEST(ChangedLinks, OfMoreRanks) {
   EXPECT_THROW(with_ranks(of_rates(1, 1e9), 1, 2), Error);
 }
 
-// Times that were measured need not lie on a line, and computation slows messages.
+// Measured times need not lie on a line, and computation slows messages.
 TEST(ChangedLinks, OfMeasuredTimes) {
   Profile profile = of_rates(4, 1e9);
   profile.collectives = {
@@ -62,11 +62,11 @@ TEST(ChangedLinks, OfMeasuredTimes) {
   EXPECT_DOUBLE_EQ(faster.latency_s, 1e-4);
   EXPECT_DOUBLE_EQ(faster.bandwidth, 2e6);
   EXPECT_DOUBLE_EQ(faster.table[0].alone_s, 1e-4);
-  EXPECT_DOUBLE_EQ(faster.table[1].alone_s, 1e-4);  // not less than the smallest
+  EXPECT_DOUBLE_EQ(faster.table[1].alone_s, 1e-4);  // at least the time of the smallest message
   EXPECT_DOUBLE_EQ(faster.table[2].alone_s, 0.6e-3);
   EXPECT_DOUBLE_EQ(faster.table[2].beside_s, 1.2e-3);
   EXPECT_DOUBLE_EQ(faster.table[2].slowdown, 1.125);
-  // From 3/4 of the bytes to 7/8, from two messages deep to three.
+  // Ranks send 7/8 of the bytes instead of 3/4, and messages are three deep instead of two.
   const CollectiveTimes more = with_ranks(profile, 1, 8).collectives[0];
   EXPECT_DOUBLE_EQ(more.table[2].alone_s, 1.5e-4 + 1e-3 * 7.0 / 6.0);
 }

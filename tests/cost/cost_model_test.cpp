@@ -18,7 +18,7 @@ Work stream_of(int64_t rows, int64_t columns) {
   return {.bytes = 8.0 * static_cast<double>(rows * columns), .sizes = {rows, columns}};
 }
 
-// Products of 64 rows run at 1 Gflop/s, of 1,024 at 4.
+// Returns a profile whose products of 64 rows run at 1 Gflop/s, and of 1,024 rows at 4.
 Profile sample() {
   Profile profile;
   for (const auto& [rows, rate] : {std::pair{64, 1e9}, std::pair{1024, 4e9}}) {
@@ -40,7 +40,7 @@ TEST(CostModel, GivesWhatWasMeasured) {
   EXPECT_NEAR(costs.collective(Opcode::all_to_all, 1, 1e5).alone_s, 1e-2, 1e-9);
 }
 
-// Each element type has times of its own; where there are none, those of another count.
+// Each element type has its own times; a type without times uses another type's.
 TEST(CostModel, KeepsElementTypesApart) {
   Profile profile = sample();
   Work work = product(64, 128, 128);
@@ -56,7 +56,7 @@ TEST(CostModel, KeepsElementTypesApart) {
 
 TEST(CostModel, BetweenSamplesThePaceIsBetweenTheirs) {
   const CostModel costs(sample());
-  const Work work = product(256, 128, 128);  // as far from both, on a logarithmic scale
+  const Work work = product(256, 128, 128);  // in the middle on a logarithmic scale
   EXPECT_NEAR(costs.operation(Opcode::matmul, work), work.flops / 2e9, 1e-6 * work.flops / 2e9);
 }
 
@@ -84,7 +84,7 @@ TEST(CostModel, NothingTakesNoTime) {
   EXPECT_EQ(costs.collective(Opcode::all_to_all, 0, 1e4).alone_s, 0.0);  // not timed on that axis
 }
 
-// In profiles of operations that were not fused.
+// Profiles of unfused operations lack the fused product's times.
 TEST(CostModel, TheProductStandsInForOneWithItsBias) {
   Profile profile = sample();
   Work work = product(64, 128, 128);
@@ -111,7 +111,7 @@ TEST(CostModel, NeedsOperations) {
   EXPECT_THROW(CostModel(Profile{}), Error);
 }
 
-// Of n ranks a ring sends (n - 1) / n of the bytes, for a sum twice.
+// A ring of n ranks sends (n - 1) / n of the bytes, for a sum twice.
 TEST(CostModel, HierarchicalMessagesTakeTheirTimesOneAfterTheOther) {
   const Mesh mesh = {{"pod", 2}, {"node", 4}, {"gpu", 8}};
   const CostModel costs(roofline_profile(
@@ -125,8 +125,8 @@ TEST(CostModel, HierarchicalMessagesTakeTheirTimesOneAfterTheOther) {
   EXPECT_NEAR(costs.message(mesh, sum, bytes).alone_s / (inside + outside), 1.0, 0.005);
 }
 
-// A ring of 32 ranks sends 31/32 of the bytes, for a sum twice; along node by the links of 8 ranks,
-// or by that of one.
+// A ring of 32 ranks sends 31/32 of the bytes, for a sum twice; along node it uses the links of 8
+// ranks, or of one.
 TEST(CostModel, FlatSumsTakeTheLongestOfTheirPartsAndAllLatencies) {
   const Mesh mesh = {{"node", 4}, {"gpu", 8}};
   const auto seconds = [&](double inside, double outside, double bytes, bool all_links) {
@@ -165,7 +165,7 @@ TEST(CostModel, OnlyTheLongestOfPartsThatRunAtOnceHasBytes) {
   }
 }
 
-// Of two algorithms the one that takes less, from the middle between two sizes on.
+// The faster of two algorithms is chosen, from the middle between two sizes on.
 TEST(CostModel, ChoosesAlgorithmsBySize) {
   Profile profile = sample();
   const auto add = [&](CollectiveAlgorithm algorithm, std::vector<double> seconds) {

@@ -1,4 +1,4 @@
-// The least time of a step: against all sets of small instances, and by hand.
+// The least time of a step, against all sets of small instances, and by hand.
 #include "cost/dependency_floor.h"
 
 #include <gtest/gtest.h>
@@ -50,7 +50,7 @@ TEST(OneMachineFloor, OfNothingIsNothing) {
   EXPECT_EQ(one_machine_floor({}), 0);
 }
 
-// Instructions of 2 s (computation) and 3 s (messages) that read and write given values.
+// A program of instructions of 2 s (computation) and 3 s (messages) on given values.
 class DataScript {
  public:
   explicit DataScript(int64_t ranks = 1) { program.mesh = {{"ranks", ranks}}; }
@@ -97,7 +97,7 @@ double floor_s(const Program& program, const RankCosts& costs) {
 }
 
 TEST(DependencyFloor, IsThatOfTheBestOrder) {
-  // Messages of what the first and the third operation make. The list sends the other one first.
+  // Messages send results of the first and the third operation. The list sends the latter first.
   DataScript script;
   const ValueId x = script.value();
   const ValueId a = script.value();
@@ -130,7 +130,7 @@ TEST(DependencyFloor, ReadersComeAfterWritersAndWritersAfterReaders) {
 }
 
 TEST(DependencyFloor, AdditionsHaveNoOrderAmongThemselves) {
-  // What a message brings after 3 s is added to a sum first, then what is there from the start.
+  // A sum adds first a value that a message brings after 3 s, then one that is ready at once.
   DataScript script;
   const ValueId sum = script.value();
   const ValueId late = script.value();

@@ -1,4 +1,4 @@
-// The least time of a step, by rates that make it plain.
+// The least time of a step, at rates that make it easy to see.
 #include "cost/floor.h"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace {
 constexpr double kProduct = 1e9;
 constexpr double kMemory = 1e6;
 
-// Of one rank or of two, which have halves of the rows: 3 of 5 and 2 of 5.
+// A program of one rank, or of two, which have 3 and 2 of 5 rows.
 class Step {
  public:
   explicit Step(int64_t ranks) { program_.mesh = {{"ranks", ranks}}; }
@@ -40,7 +40,7 @@ class Step {
 
 const DeviceRates kDevice = {.products = {{DType::f32, kProduct}}, .memory = kMemory};
 
-// Products by the longer of both, all others by bytes; messages do not count.
+// Products take the longer of flops and bytes, other operations their bytes; messages do not count.
 TEST(Floor, IsTheSumOfWhatARankComputesAndCopies) {
   Step step(2);
   const ValueId x = step.value({5, 400}, Placement::shard(0));

@@ -1,4 +1,4 @@
-// Exact times of steps, worked out by hand. tests/search/play_programs_test.cpp compares those of
+// Exact times of steps, computed by hand. tests/search/play_programs_test.cpp compares the times of
 // whole programs with the simulation.
 #include "cost/play.h"
 
@@ -16,7 +16,7 @@ constexpr Nanoseconds kSecond = 1000000000;
 
 using Times = std::vector<std::pair<double, double>>;  // start and end in seconds
 
-// Instructions on values of 1,024 elements.
+// A program of instructions on values of 1,024 elements.
 class MeshScript {
  public:
   explicit MeshScript(Mesh mesh) { program.mesh = std::move(mesh); }
@@ -47,7 +47,7 @@ class MeshScript {
   }
 };
 
-// An operation takes 2 s; a message along any axis 3 s, of which 1 s is that of the smallest one.
+// An operation takes 2 s, a message 3 s along any axis, 1 s of it for the smallest message.
 Profile step_profile(double operation_s = 2.0) {
   constexpr double kBytes = 4096.0;
   Profile profile{
@@ -70,7 +70,7 @@ Times times_of(const PlayedStep& step, size_t rank, Nanoseconds since = 0) {
   return times;
 }
 
-// The first rank at this pace, the others twice as slow.
+// Returns costs at this pace for the first rank, and twice the time for the others.
 RankCosts first_is_fast(size_t ranks) {
   std::vector<size_t> classes(ranks, 1);
   classes[0] = 0;
@@ -108,8 +108,8 @@ TEST(Play, LaunchAndSignalPassBetweenInstructions) {
 }
 
 TEST(Play, ACollectiveStartsWithTheLastOfItsGroup) {
-  // On node x gpu = 2 x 2 only rank 0 is fast: along the inner axis ranks 0 and 1 go together,
-  // along the outer one 0 and 2.
+  // On node x gpu = 2 x 2 only rank 0 is fast: it meets rank 1 along the inner axis, rank 2 along
+  // the outer one.
   MeshScript script({{"node", 2}, {"gpu", 2}});
   const int first = script.compute();
   script.send(1, {first});
@@ -148,8 +148,8 @@ TEST(Play, ARemovedWaitMovesTheEnds) {
 }
 
 TEST(Play, OnlyTheBytesFollowALinkThatVaries) {
-  // 1 s for the smallest message, then 2 s of bytes at the nominal bandwidth. That holds until
-  // second 2, then a quarter of it until second 10.
+  // A message takes 1 s for its smallest size, then 2 s of bytes at the nominal bandwidth. The link
+  // has this bandwidth until second 2, then a quarter of it until second 10.
   MeshScript script({{"ranks", 2}});
   script.send(0);
   script.send(0);

@@ -1,4 +1,4 @@
-// Whether a profile still holds: its numbers, which messages are looked at, and what counts as off.
+// Checks of a profile against the machine: the choice of messages, and the deviations that count.
 #include "cost/profile_check.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 constexpr double kLook = 0.04;    // seconds
 constexpr double kLargest = 1e9;  // bytes
 
-// All_reduces along each axis, from 64 bytes up by factors of four.
+// Returns all_reduces along each axis, from 64 bytes up by factors of four.
 Profile profile_of(const Mesh& mesh, double latency_s, double bandwidth, double largest = 1 << 20) {
   Profile profile{.key = {.mesh = mesh},
                   .operations = {{Opcode::matmul, {.flops = 2e6, .bytes = 3e4}, 1e-3}}};
@@ -53,7 +53,7 @@ TEST(ProfileCheck, LooksAtASmallAndALargeMessagePerAxis) {
   EXPECT_TRUE(probes_of(profile_of({{"ranks", 1}}, 1e-5, 1e10), kLook, kLargest).empty());
 }
 
-// As few as two repetitions, of messages that are as small as they have to be.
+// A look needs few repetitions, at least two, of the smallest messages that suffice.
 TEST(ProfileCheck, ALookIsShort) {
   for (const size_t axes : {1, 2, 3}) {
     for (const double bandwidth : {1e6, 12.5e6, 25e6, 250e6, 1e10}) {
@@ -68,11 +68,11 @@ TEST(ProfileCheck, ALookIsShort) {
       }
     }
   }
-  // 200 Mbit/s: 256 KiB in 10.5 ms is far more than what passes at once after a pause.
+  // At 200 Mbit/s, 256 KiB in 10.5 ms is far more than passes at once after a pause.
   EXPECT_EQ(probes_of(profile_of({{"node", 2}}, 1e-4, 25e6), kLook, kLargest)[1].bytes, 1 << 18);
 }
 
-// Also where a profile has messages for which there is no memory.
+// The limit holds, too, where a profile has messages that do not fit in memory.
 TEST(ProfileCheck, NoMessageIsLargerThanItMayBe) {
   Profile profile = profile_of({{"node", 2}, {"core", 2}}, 1e-5, 1e10);
   for (MessageTime& row : profile.collectives[1].table) {
@@ -102,7 +102,7 @@ TEST(ProfileCheck, OtherWorkOnTheMachineDoesNotCount) {
   EXPECT_FALSE(is_off(probe, {0.1e-3, 1e-3}, tolerance));  // one row was quicker than the others
 }
 
-// A message of 60 us that waits for a sleeping thread takes twice as long, and nothing is wrong.
+// A message of 60 us that waits for a sleeping thread takes twice as long without any fault.
 TEST(ProfileCheck, ShortMessagesMayBeLate) {
   const Tolerance tolerance{.part = 0.2, .seconds = 1e-4};
   EXPECT_FALSE(is_off({.alone_s = 60e-6}, {120e-6, 130e-6}, tolerance));

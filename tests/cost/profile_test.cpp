@@ -1,4 +1,4 @@
-// Profiles as text, and whether they fit.
+// Profiles as text, and checks that they fit.
 #include "cost/profile.h"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ std::string edited(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
-// Times of f32 are written as they were before there were other types.
+// Times of f32 are written without a type, as before there were others.
 TEST(Profile, KnowsElementTypes) {
   Profile profile = sample_profile();
   profile.operations[0].work.dtype = DType::bf16;
@@ -228,7 +228,7 @@ TEST(Profile, HasWorkThatTakesTime) {
             std::string::npos);
 }
 
-// Whatever number is at whatever place: it is refused, or all times that follow are finite.
+// A profile with any number in any place is refused, or gives finite times only.
 TEST(Profile, NoNumberLeadsToOneThatIsNone) {
   const std::string text = print_profile(sample_profile());
   size_t accepted = 0;

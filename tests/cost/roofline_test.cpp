@@ -26,7 +26,7 @@ TEST(Roofline, ProductsRunAtThePeakTheRestAtTheMemorysRate) {
   }
 }
 
-// Of 8 ranks, each sends 7/8 of the bytes; messages are three deep.
+// Each of 8 ranks sends 7/8 of the bytes; messages are three deep.
 TEST(Roofline, CollectivesTakeLatencyAndBandwidth) {
   const CostModel costs(roofline_profile(kMesh, kRates));
   for (const double bytes : {100.0, 3e4, 1e6, 7.7e8, 5e12}) {
@@ -40,7 +40,7 @@ TEST(Roofline, CollectivesTakeLatencyAndBandwidth) {
   EXPECT_EQ(costs.collective(Opcode::all_reduce, 0, 1e6).alone_s, 0.0) << "an axis of one rank";
 }
 
-// Of 8 ranks on one axis, four on each of two hosts.
+// Returns costs of 8 ranks on one axis, four on each of two hosts.
 CostModel costs_of_hosts(double bandwidth, double host_bandwidth, int64_t per_host = 4) {
   MachineRates rates = kRates;
   rates.links[1] = {.bandwidth = bandwidth,
@@ -56,8 +56,8 @@ void expect_seconds(const CostModel& costs, Opcode opcode, double bytes, double 
   EXPECT_NEAR(seconds(costs, opcode, bytes) / expected, 1.0, 5e-3) << name_of(opcode);
 }
 
-// The host's link carries once what a rank of a ring sends, and all that its four ranks have for
-// the four others: 4 x 4/8 of the bytes of an all-to-all, 4 x 1 of a move.
+// A ring passes the host's link once with a rank's bytes. An all-to-all passes it with all bytes of
+// four ranks for the four others, 4 x 4/8 of a rank's; a move with 4 x 1.
 TEST(Roofline, AHostsLinkIsPassedOnceByRingsAndByAllRanksOfAnAllToAll) {
   const CostModel costs = costs_of_hosts(100.0 * kGB, 1.0 * kGB);
   for (const double bytes : {1e4, 1e6, 7.7e8, 5e12}) {

@@ -1,4 +1,4 @@
-// When instructions run, by a profile made up so that the answer is plain.
+// Times of instructions, with an invented profile that makes the answer easy to see.
 #include "cost/simulate.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ class Script {
  public:
   explicit Script(int64_t ranks = 1) { program_.mesh = {{"ranks", ranks}}; }
 
-  // The index of the instruction.
+  // Adds an instruction and returns its index.
   int compute(std::vector<int> waits = {}) { return add(Opcode::relu, StreamKind::compute, waits); }
   int send(std::vector<int> waits = {}) { return add(Opcode::all_reduce, StreamKind::comm, waits); }
 
@@ -38,7 +38,7 @@ class Script {
   Program program_;
 };
 
-// An operation takes 2 s, a message 3 s alone.
+// Returns a profile: an operation takes 2 s, a message alone 3 s.
 Profile plain_profile() {
   return {.operations = {{Opcode::relu, {.bytes = 2.0 * kBytes, .sizes = {1, 1024}}, 2.0}},
           .collectives = {{.opcode = Opcode::all_reduce,
@@ -85,8 +85,8 @@ TEST(Simulate, AnInstructionWaitsForTheOtherStream) {
 }
 
 TEST(Simulate, BothStreamsSlowEachOther) {
-  // Beside a message, which then takes 6 s, computation takes twice as long. For 4 s both run: the
-  // operation is done, 2/3 of the message too, the rest takes 1 s alone.
+  // Beside a message, which then takes 6 s, computation takes twice as long. Both run for 4 s,
+  // which end the operation and 2/3 of the message; the rest takes 1 s alone.
   Script script;
   script.compute();
   script.send();
@@ -112,7 +112,7 @@ TEST(Simulate, LaunchSignalAndOverheadCount) {
 }
 
 TEST(Simulate, ACollectiveWaitsForTheSlowestRank) {
-  // The last rank has nothing to compute, the first has all of it.
+  // The first rank computes all, the last one nothing.
   Script script(2);
   const int first = script.compute();
   script.program().values[0].layout = {Placement::on_first_rank()};
@@ -122,7 +122,7 @@ TEST(Simulate, ACollectiveWaitsForTheSlowestRank) {
   EXPECT_DOUBLE_EQ(prediction.busy.compute_s, 2.0);
 }
 
-// Neither the first nor the last rank.
+// The rank that computes all is neither the first nor the last.
 TEST(Simulate, ACollectiveWaitsForTheRankThatHasAll) {
   Script script(4);
   const int first = script.compute();
@@ -144,7 +144,7 @@ TEST(Simulate, MessagesThatArePackedTakeLonger) {
   EXPECT_DOUBLE_EQ(predict(script, profile).iteration_s, 3.5);
 }
 
-// Two ranks, of which the first has more to compute; both streams are busy most of the time.
+// Returns a program in which the first of two ranks has more work; both streams are mostly busy.
 Script long_script() {
   Script script(2);
   int message = -1;
@@ -158,7 +158,7 @@ Script long_script() {
   return script;
 }
 
-// Each stream slows the other.
+// Returns a profile in which each stream slows the other.
 Profile slowing_profile(double compute_s, double send_s) {
   return {.operations = {{Opcode::relu, {.bytes = 2.0 * kBytes, .sizes = {1, 1024}}, compute_s}},
           .collectives = {{.opcode = Opcode::all_reduce,
@@ -167,7 +167,7 @@ Profile slowing_profile(double compute_s, double send_s) {
                                      {2.0 * kBytes, 2.0 * send_s, 2.6 * send_s, 1.7}}}}};
 }
 
-// Simulating ends, and what it finds does not depend on the unit of time.
+// The simulation ends, and its result does not depend on the unit of time.
 TEST(Simulate, TimesMayBeOfAnyMagnitude) {
   const Script script = long_script();
   const double seconds = predict(script, slowing_profile(0.7, 1.1)).iteration_s;
@@ -178,7 +178,7 @@ TEST(Simulate, TimesMayBeOfAnyMagnitude) {
   }
 }
 
-// Times that vanish beside others, in rounding.
+// Rounding loses tiny times next to huge ones.
 TEST(Simulate, TinyTimesAndHugeOnesMix) {
   const Script script = long_script();
   for (const double tiny : {1e-300, 1e-15, 1e-12, 1e-9}) {
@@ -195,7 +195,7 @@ TEST(Simulate, TinyTimesAndHugeOnesMix) {
   }
 }
 
-// What begins or ends together with something else is not lost.
+// Events at the same time as others are not lost.
 TEST(Simulate, EqualTimes) {
   Script script(2);
   for (int i = 0; i < 6; ++i) {

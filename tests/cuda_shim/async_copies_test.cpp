@@ -1,4 +1,4 @@
-// Copies to shared memory that go on while a block computes.
+// Copies to shared memory while a block computes.
 #include <cuda_pipeline.h>
 
 #include <cmath>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kCopying = 64;
 
-// Thread i copies element i of two rows in two groups. What the block sees of its neighbour's
-// elements at each step goes to `seen`, [4, kCopying].
+// Thread i copies element i of two rows in two groups. `seen`, [4, kCopying], gets the neighbour's
+// elements as the block sees them at each step.
 __global__ void two_groups_kernel(const float* rows, float* seen) {
   __shared__ float first[kCopying];
   __shared__ float second[kCopying];
@@ -50,7 +50,7 @@ TEST(AsyncCopies, AreThereWhenTheirGroupIsWaitedForAndNotBefore) {
   }
 }
 
-// A neighbour's copies are not this thread's: without a barrier behind the wait they may be late.
+// Waiting does not cover a neighbour's copies: without a barrier after the wait they may be late.
 __global__ void no_barrier_kernel(const float* row, float* seen) {
   __shared__ float copy[kCopying];
   const auto i = static_cast<int>(threadIdx.x);
@@ -71,7 +71,7 @@ TEST(AsyncCopies, OfOthersNeedABarrier) {
   EXPECT_GT(late, 0);
 }
 
-// Rounds of copies to one buffer; `apart`: behind a barrier, so that all have read the last one.
+// Copies to one buffer in rounds. With `apart`, barriers let all threads read the last one first.
 __global__ void reuse_kernel(const float* rows, float* seen, int rounds, bool apart) {
   __shared__ float copy[kCopying];
   const auto i = static_cast<int>(threadIdx.x);

@@ -38,7 +38,7 @@ class Block {
 
   void run();
 
-  // Called by the threads.
+  // The block's threads call these.
   int barrier(bool predicate);
   uint64_t exchange(WarpOperation operation, unsigned mask, int source, uint64_t value);
   int lane() const { return running_->number % warpSize; }
@@ -109,7 +109,7 @@ Block::Block(const KernelLaunch& launch, uint64_t number_of_launch)
   }
 }
 
-// Threads that a fault left waiting are unwound by their fibers' destructors.
+// Waiting threads of a block with a fault are unwound by their fibers' destructors.
 Block::~Block() {
   current = this;
   watching = nullptr;
@@ -126,8 +126,8 @@ Block::~Block() {
   current = nullptr;
 }
 
-// A warp runs until all its threads wait for others: warps that are far ahead of the rest show
-// where a barrier is missing.
+// Runs a warp until all its threads wait for others. Warps that are far ahead of the rest reveal
+// missing barriers.
 void Block::run() {
   current = this;
   watching = watch_.get();
@@ -196,7 +196,7 @@ int Block::barrier(bool predicate) {
   return count_;
 }
 
-// The next barrier cannot open before all threads have left this one, and read the count.
+// The next barrier cannot open before all threads have left this one and read the count.
 void Block::open_barrier() {
   if (watch_ != nullptr) {
     watch_->meet_all();
@@ -268,7 +268,7 @@ uint64_t Block::exchange(WarpOperation operation, unsigned mask, int source, uin
   return thread.value;
 }
 
-// `from` is not read where all is zeros.
+// `from` is not read where all bytes are zeros.
 void Block::begin_copy(const void* by, void* to, const void* from, size_t size, size_t zeros) {
   const bool aligned = reinterpret_cast<uintptr_t>(to) % size == 0 &&
                        (zeros == size || reinterpret_cast<uintptr_t>(from) % size == 0);
@@ -293,7 +293,7 @@ void Block::wait_for_copies(const void* by, size_t latest) {
   running_->copies.wait(latest);
 }
 
-// Ends this thread, and by the scheduler the whole kernel.
+// Ends this thread; the scheduler then ends the whole kernel.
 void Block::fail(std::string fault) {
   fault_ = std::move(fault);
   pause();  // does not return: the fiber is unwound
@@ -327,7 +327,7 @@ void Block::report_stuck() {
   throw Fault("threads wait for each other");
 }
 
-// The call: behind it the next line may begin.
+// Returns an address within the call, because the next line may begin after it.
 const void* caller(const void* return_address) {
   return static_cast<const std::byte*>(return_address) - 1;
 }

@@ -1,5 +1,5 @@
-// Runs the blocks of a kernel on the calling OS thread, one after the other, the threads of a block
-// as fibers.
+// Runs the blocks of a kernel on the calling OS thread, one after the other, with the threads of a
+// block as fibers.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +24,15 @@ struct KernelLaunch {
   size_t dynamic_bytes;  // of shared memory
 };
 
-// Blocks, and warps and lanes within them, take turns in an order that looks random and that
-// `number` decides, so that a kernel that needs one order fails in another. Throws Fault.
+// Runs a kernel. Blocks, and warps and lanes within them, take turns in a pseudorandom order that
+// `number` decides, so that a kernel that relies on one order fails in another. Throws Fault.
 void run_kernel(const KernelLaunch& launch, uint64_t number);
 
-// "thread (1,0,0) of block (2,0,0)", of the block that runs.
+// Returns a name such as "thread (1,0,0) of block (2,0,0)", in the running block.
 std::string name_of_thread(int number);
 
-// Ends the kernel in the thread that runs. Its stack is not unwound: it may have functions that no
-// exception can pass.
+// Ends the kernel in the running thread. Its stack is not unwound, because it may have functions
+// that no exception can pass.
 [[noreturn]] void stop_kernel(std::string fault);
 
 }  // namespace cuda_shim

@@ -1,4 +1,4 @@
-// A thread of a block, inside the shim, and what a report says of it.
+// A thread of a block, inside the shim, and its description in reports.
 #pragma once
 
 #include <fmt/core.h>
@@ -19,10 +19,10 @@ struct Thread {
   int number = 0;  // in the block
   uint3 index{};
   State state = State::ready;
-  boost::context::fiber self;    // where it goes on, while it does not run
-  boost::context::fiber caller;  // where the scheduler goes on, while it runs
+  boost::context::fiber self;    // the point to resume at while it waits
+  boost::context::fiber caller;  // the scheduler's, while it runs
   bool predicate = false;
-  // What it brought to its warp; `value` becomes what it gets.
+  // The thread's arguments of a warp operation; `value` becomes the result.
   WarpOperation operation = WarpOperation::sync;
   unsigned mask = 0;
   int source = 0;
@@ -48,7 +48,7 @@ inline std::string name_of(const Thread& thread) {
                      thread.index.z, blockIdx.x, blockIdx.y, blockIdx.z);
 }
 
-// Where it is.
+// Returns the thread's name and the place where it is.
 inline std::string describe(const Thread& thread) {
   const std::string where = name_of(thread);
   switch (thread.state) {

@@ -32,13 +32,13 @@ void end(const std::shared_ptr<Capture>& capture) {
   std::erase(captures().active, capture);
 }
 
-// Whether all work comes before the end of the stream that began the capture.
+// Returns true if all work precedes the end of the stream that began the capture.
 bool joined(const CudaShimGraph& graph, const std::vector<size_t>& last) {
   std::vector<bool> reached(graph.nodes.size(), false);
   for (const size_t node : last) {
     reached[node] = true;
   }
-  for (size_t i = graph.nodes.size(); i-- > 0;) {  // what a node comes after has lower numbers
+  for (size_t i = graph.nodes.size(); i-- > 0;) {  // predecessors have lower numbers
     for (const size_t before : graph.nodes[i].after) {
       reached[before] = reached[before] || reached[i];
     }
@@ -46,7 +46,7 @@ bool joined(const CudaShimGraph& graph, const std::vector<size_t>& last) {
   return std::ranges::all_of(reached, [](bool found) { return found; });
 }
 
-// Captures that this thread must not disturb.
+// Refuses the call if it would disturb a capture.
 std::optional<cudaError_t> refuse_in_captures() {
   std::optional<cudaError_t> answer;
   for (const std::shared_ptr<Capture>& capture : captures().active) {

@@ -1,4 +1,4 @@
-// Streams that are captured, and the graphs that come of it.
+// Captured streams and the graphs made from them.
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -33,7 +33,7 @@ class Captures : public testing::Test {
   void begin(cudaStreamCaptureMode mode = cudaStreamCaptureModeThreadLocal) {
     ASSERT_EQ(cudaStreamBeginCapture(a_, mode), cudaSuccess);
   }
-  // What the capture ends with; without an error, and with one, nothing goes on.
+  // Ends the capture and returns its error. Nothing runs in either case.
   cudaError_t end() {
     cudaGraph_t graph = nullptr;
     const cudaError_t error = cudaStreamEndCapture(a_, &graph);
@@ -86,7 +86,7 @@ TEST_F(Captures, AreToldOf) {
   EXPECT_EQ(status_of(a_), cudaStreamCaptureStatusNone);
 }
 
-// Kernels, copies and host functions of two streams; nothing runs before the launch.
+// Kernels, copies and host functions of two streams run at the launch, not before.
 TEST_F(Captures, RunAtEveryLaunchInOrder) {
   DeviceArray<int> x(1, 0);
   DeviceArray<int> y(1, 0);
@@ -123,13 +123,13 @@ TEST_F(Captures, RunAtEveryLaunchInOrder) {
   EXPECT_EQ(cudaGraphExecDestroy(exec), cudaSuccess);
 }
 
-// The stream that an edge is missing from does not wait for the other.
+// A stream without an edge to the other does not wait for it.
 TEST_F(Captures, BranchesRunBesideEachOther) {
   std::atomic<int> met = 0;
   const auto meet = [](void* data) {
     auto& count = *static_cast<std::atomic<int>*>(data);
     ++count;
-    while (count % 2 != 0) {  // for ever, unless both run
+    while (count % 2 != 0) {  // ends only if both run
       std::this_thread::yield();
     }
   };
@@ -194,7 +194,7 @@ TEST_F(Captures, AFaultInALaunchIsReported) {
   const cudaGraphExec_t exec = end_with_graph();
   EXPECT_EQ(cudaGraphLaunch(exec, a_), cudaSuccess);
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaErrorLaunchFailure);
-  EXPECT_EQ(cudaEventQuery(join_), cudaSuccess);  // nobody waits for ever
+  EXPECT_EQ(cudaEventQuery(join_), cudaSuccess);  // or a waiting host would never return
   EXPECT_EQ(*value, 0);
   EXPECT_EQ(cudaGraphLaunch(exec, a_), cudaErrorLaunchFailure);
   EXPECT_NE(take_fault(), "");
@@ -217,7 +217,7 @@ TEST_F(Captures, EveryForkMustBeJoined) {
   EXPECT_EQ(end(), cudaSuccess);
 }
 
-// Each refused, and the capture with it.
+// Each wait is refused and invalidates the capture.
 TEST_F(Captures, DoNotWaitForWhatRunsNow) {
   cudaEvent_t outside = nullptr;
   ASSERT_EQ(cudaEventCreateWithFlags(&outside, cudaEventDefault), cudaSuccess);
@@ -236,7 +236,7 @@ TEST_F(Captures, DoNotWaitForWhatRunsNow) {
     ASSERT_EQ(cudaEventRecord(fork_, a_), cudaSuccess);
     EXPECT_EQ(wait(fork_), cudaErrorCapturedEvent);
     EXPECT_EQ(end(), cudaErrorStreamCaptureInvalidated);
-    EXPECT_EQ(wait(fork_), cudaErrorCapturedEvent);  // until it is recorded anew
+    EXPECT_EQ(wait(fork_), cudaErrorCapturedEvent);  // until it is recorded again
     EXPECT_EQ(cudaStreamWaitEvent(b_, fork_, 0), cudaErrorCapturedEvent);
     ASSERT_EQ(cudaEventRecord(fork_, a_), cudaSuccess);
     EXPECT_EQ(cudaEventSynchronize(fork_), cudaSuccess);

@@ -1,4 +1,4 @@
-// Names of functions and lines of sources.
+// Names of functions, and lines of sources.
 #include <fmt/format.h>
 #include <link.h>
 #include <unistd.h>
@@ -12,7 +12,7 @@
 namespace cuda_shim {
 namespace {
 
-// Where the program was loaded.
+// Returns the address at which the program is loaded.
 uintptr_t load_address() {
   uintptr_t address = 0;
   const auto read = [](dl_phdr_info* info, size_t, void* result) {

@@ -10,7 +10,7 @@
 namespace cuda_shim {
 namespace {
 
-// The value of a number with `exponent_bits` and `mantissa_bits`, from its definition.
+// Returns the value of a number with `exponent_bits` and `mantissa_bits`, by the definition.
 double value_of(unsigned bits, int exponent_bits, int mantissa_bits) {
   const unsigned exponent = bits >> mantissa_bits & ((1U << exponent_bits) - 1U);
   const double fraction = std::ldexp(bits & ((1U << mantissa_bits) - 1U), -mantissa_bits);
@@ -21,7 +21,7 @@ double value_of(unsigned bits, int exponent_bits, int mantissa_bits) {
   return bits >> (exponent_bits + mantissa_bits) != 0 ? -magnitude : magnitude;
 }
 
-// convert() takes every float between two neighbours to the nearer one, the middle to the even one.
+// Checks that convert() rounds a float to the nearer neighbour, and the middle to the even one.
 template <typename Convert>
 void expect_nearest_even(int exponent_bits, int mantissa_bits, unsigned infinity, Convert convert) {
   for (unsigned bits = 0; bits + 1 < infinity; ++bits) {

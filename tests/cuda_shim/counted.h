@@ -1,5 +1,5 @@
-// What the kernels of every launch function do with memory, against the least that they could: the
-// table in kernels/counted.txt.
+// Memory accesses of every launch function's kernels, against the least possible: the table in
+// kernels/counted.txt.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,21 +19,21 @@ namespace hidup::kernels::testing {
 
 // A launch function on operands of some size.
 struct CountedCase {
-  std::string function;  // as its header declares it; with _add, with what is added
+  std::string function;  // as its header declares it; _add where it adds
   std::string operands;  // type and sizes
-  int64_t read;  // bytes of all operands that it reads, and of those that it writes, each once
+  int64_t read;          // bytes of all operands, each once; read and written
   int64_t written;
   std::function<void(Stream&)> launch;
-  std::string reason = "";  // why it takes more
+  std::string reason = "";  // why accesses exceed the least
 };
 
 // Sums over all kernels of a case.
 struct CountedRow {
   std::string name;  // function and operands
-  double bytes;      // of the sectors of all requests, over the case's
+  double bytes;      // of all requests' sectors, over the operands' bytes
   double read;
   double written;
-  double spread;  // sectors that requests touch, over those that their bytes would fill
+  double spread;  // sectors touched by requests, over the sectors that their bytes would fill
   double banks;   // wavefronts of shared memory, over those without bank conflicts; 0: none
   std::string reason;
 };
@@ -51,7 +51,7 @@ class CountedTable {
   std::set<const void*> kernels_;
 };
 
-// By the kind of what they count.
+// Add the rows of each kind of kernels.
 void count_elements(CountedTable& table);
 void count_rows(CountedTable& table);
 void count_tokens(CountedTable& table);
@@ -66,12 +66,12 @@ std::string operands_of(const std::string& sizes) {
   return (std::is_same_v<Element, float> ? "f32 " : "bf16 ") + sizes;
 }
 
-// Why requests to rows of so many bytes touch more sectors than these fill.
+// Returns why requests to rows of so many bytes touch extra sectors.
 inline std::string reason_of_rows(int64_t bytes) {
   return bytes % 32 == 0 ? "" : "rows begin within a sector";
 }
 
-// Both, where there are both.
+// Joins the two reasons where both exist.
 inline std::string joined(const std::string& a, const std::string& b) {
   return a.empty() || b.empty() ? a + b : a + "; " + b;
 }

@@ -1,4 +1,4 @@
-// Attention: in f32 by plain loads, in 16 bits by tiles of tensor cores.
+// Attention: f32 by plain loads, 16 bits by tiles of tensor cores.
 #include "counted.h"
 #include "kernels/attention.h"
 

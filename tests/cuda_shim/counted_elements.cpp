@@ -1,4 +1,4 @@
-// Kernels that go over elements, and the optimizer.
+// Kernels on single elements, and the optimizer.
 #include "counted.h"
 #include "kernels/activations.h"
 #include "kernels/adam.h"
@@ -13,7 +13,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-// n elements, which 16-byte vectors divide or do not.
+// Counts maps of n elements, which 16-byte vectors divide or do not.
 template <typename Element>
 void count_maps(CountedTable& table, int64_t n) {
   const auto x = ones<Element>(n);
@@ -86,7 +86,7 @@ void count_add_parts(CountedTable& table, int64_t n) {
              n % 4 == 0 ? "" : "parts begin within sectors, and are read one element at a time"});
 }
 
-// A matrix of `rows` rows.
+// Counts copies of parts of a matrix with `rows` rows.
 template <typename Element>
 void count_copies(CountedTable& table, int64_t rows, int64_t n) {
   const auto from = ones<Element>(rows * n);
@@ -115,7 +115,7 @@ void count_copies(CountedTable& table, int64_t rows, int64_t n) {
   }
 }
 
-// Of parameters in 16 bits, with their masters.
+// Counts Adam, for 16-bit parameters with their masters.
 template <typename Element>
 void count_adam(CountedTable& table, int64_t n) {
   constexpr bool kRounds = !std::is_same_v<Element, float>;

@@ -1,4 +1,4 @@
-// Kernels that go over rows: norms, losses, biases.
+// Kernels on rows: norms, losses, biases.
 #include "counted.h"
 #include "kernels/bias.h"
 #include "kernels/cross_entropy.h"
@@ -26,7 +26,7 @@ struct CountedRows {
   Floats mean = ones<float>(rows);
   Floats rstd = ones<float>(rows);
   Floats dgamma = ones<float>(n);
-  bool held = vector % 16 == 0;  // in registers
+  bool held = vector % 16 == 0;  // rows stay in registers
   Floats dbeta = ones<float>(n);
 
   void add(const std::string& function, int64_t read, int64_t written,
@@ -35,7 +35,7 @@ struct CountedRows {
                launch, joined(reason, reason_of_rows(vector))});
   }
 
-  // Of an RMS norm neither beta nor the mean.
+  // An RMS norm has neither beta nor a mean.
   void layer_norm(bool centered) {
     const std::string name = centered ? "layer_norm" : "rms_norm";
     const Element* const shift = centered ? beta.data() : nullptr;

@@ -1,5 +1,5 @@
-// Compares what the kernels do with memory with kernels/counted.txt. With the environment variable
-// HIDUP_WRITE_COUNTED the table is made anew.
+// Compares the kernels' memory accesses with kernels/counted.txt. The environment variable
+// HIDUP_WRITE_COUNTED writes the table anew.
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -13,9 +13,9 @@
 namespace hidup::kernels::testing {
 namespace {
 
-constexpr double kMost = 1.1;  // without a reason
+constexpr double kMost = 1.1;  // the limit without a reason
 constexpr const char* kFigures[] = {"bytes", "read", "written", "spread", "banks"};
-constexpr double kWorse = 0.006;  // of figures with two digits behind the point
+constexpr double kWorse = 0.006;  // for figures with two decimals
 
 const char* const kHeading =
     R"(# What each launch function does with memory, as counted in the CUDA kernels on tests/cuda_shim. A warp's
@@ -57,7 +57,7 @@ std::string text_of(std::vector<CountedRow> rows) {
   return text;
 }
 
-// The figures of a table, by name.
+// Returns the figures of a table, by name.
 std::map<std::string, std::vector<double>> figures_of(std::istream& table) {
   static const std::regex row(
       R"(^(.*?) +(\d+\.\d\d|-) +(\d+\.\d\d|-) +(\d+\.\d\d|-) +(\d+\.\d\d|-) +(\d+\.\d\d|-)(  .*)?$)");
@@ -100,7 +100,7 @@ std::vector<std::string> names_in(const std::filesystem::path& file, const std::
   return names;
 }
 
-// What launches no kernel of ours, or one that another function's row counts.
+// Returns true for functions that launch no kernel of ours, or one in another function's row.
 bool is_a_librarys(const std::string& function) {
   static const std::set<std::string> all = {"matmul",
                                             "matmul_bias",

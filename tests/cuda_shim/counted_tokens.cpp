@@ -1,4 +1,4 @@
-// Kernels that go over the positions of sequences: embeddings and positions.
+// Kernels on the positions of sequences: embeddings and positions.
 #include "counted.h"
 #include "kernels/class_token.h"
 #include "kernels/embedding.h"

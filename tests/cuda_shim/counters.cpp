@@ -20,7 +20,7 @@ struct Registry {
   std::vector<KernelCounts> counts;
 };
 
-// Never destroyed: threads may end after main() has.
+// The registry is never destroyed, because threads may outlive main().
 Registry& registry() {
   static auto* all = new Registry;
   return *all;
@@ -43,8 +43,8 @@ void add(KernelCounts& to, const KernelCounts& more) {
   to.shared.least_wavefronts += more.shared.least_wavefronts;
 }
 
-// Bytes of thread_local variables of the program, which lie right below the thread pointer (ELF
-// handling for thread-local storage, variant II).
+// Returns the bytes of the program's thread_local variables, which lie right below the thread
+// pointer (ELF handling for thread-local storage, variant II).
 size_t thread_local_bytes() {
   size_t bytes = 0;
   const auto read = [](dl_phdr_info* info, size_t, void* result) {
@@ -89,7 +89,7 @@ class Counter final : public Watch {
   void end() override;
 
  private:
-  // Where an address lies in shared memory, static variables first; -1 where it does not.
+  // Returns the offset of an address in shared memory, static variables first; -1 outside.
   int64_t shared_offset(uintptr_t address) const;
   void check_race(const void* instruction, int64_t offset, int bytes, Access kind);
   void count(int warp);
@@ -98,7 +98,7 @@ class Counter final : public Watch {
   const void* kernel_;
   int threads_;
   int warps_;
-  Bytes static_;   // what this OS thread has of __shared__ variables, between others
+  Bytes static_;   // this OS thread's __shared__ variables, among others
   Bytes dynamic_;  // shared memory
   Bytes builtin_[4];
   Footprint footprint_;
@@ -175,7 +175,7 @@ void Counter::stop(const std::string& what, const void* instruction) {
                           name_of_thread(thread), what));
 }
 
-// A request to memory of the device that reads and writes, by an atomic operation, is two.
+// An atomic operation on device memory counts as a request to read and one to write.
 void Counter::count(int warp) {
   requests_.take(warp, [this](const Site& site, const LaneAddresses& addresses) {
     if (site.space == Space::shared) {
@@ -191,7 +191,7 @@ void Counter::count(int warp) {
   });
 }
 
-// After they met, the lanes go on together: their accesses are counted anew.
+// Lanes continue together after they met, so their accesses are counted anew.
 void Counter::meet(int warp, unsigned mask, bool orders) {
   const int lanes = std::min(warpSize, threads_ - warp * warpSize);
   const unsigned all = lanes == warpSize ? ~0U : (1U << lanes) - 1U;

@@ -1,9 +1,9 @@
-// What kernels do with memory: in programs whose kernels are compiled with -fsanitize=thread and
-// that link hooks.cpp instead of the sanitizer's library.
+// Counts memory accesses of kernels, in programs whose kernels are compiled with -fsanitize=thread
+// and that link hooks.cpp instead of the sanitizer's library.
 //
-// Every access of a kernel to memory of the device or to shared memory is counted. An access that
-// is not aligned to its size, and a race in shared memory, end the kernel with a fault. The rest
-// (stacks, arguments, what the host has) is passed over.
+// Every access of a kernel to device memory or to shared memory is counted. An access that is not
+// aligned to its size, or a race in shared memory, ends the kernel with a fault. Other memory
+// (stacks, arguments, the host's) is ignored.
 #pragma once
 
 #include <cstdint>
@@ -22,17 +22,17 @@ struct KernelCounts {
   SharedCounts shared;
 };
 
-// Of all launches since the last call that ended without a fault; a row for each kernel. Wait for
-// the streams before.
+// Returns the counts of all launches since the last call that ended without a fault, a row per
+// kernel. Wait for the streams first.
 std::vector<KernelCounts> take_counts();
 
-// A place in the code: the function that it was compiled for, and where it is written.
+// A place in the code: the compiled function, and its line in the source.
 struct CodePlace {
   std::string function;
   std::string file;
   int line = 0;
 };
-// By the program addr2line; empty where it does not know. Takes a second.
+// Returns places found by the program addr2line; empty ones where it finds none. Takes a second.
 std::vector<CodePlace> places_of(const std::vector<const void*>& code);
 
 }  // namespace cuda_shim

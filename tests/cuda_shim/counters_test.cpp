@@ -1,5 +1,4 @@
-// Kernels that are compiled as those that are counted, with known counts, and with the mistakes
-// that counting finds.
+// Kernels compiled for counting, with known counts, and with mistakes that counting finds.
 #include "counters.h"
 
 #include <cuda_pipeline.h>
@@ -20,7 +19,7 @@ class Counters : public testing::Test {
   void SetUp() override { take_counts(); }
   void TearDown() override { cudaDeviceReset(); }
 
-  // Of one block.
+  // Returns the counts of one block.
   template <typename... Parameters, typename... Arguments>
   static KernelCounts counts_of(void (*kernel)(Parameters...), Arguments... arguments) {
     EXPECT_EQ(launch_and_wait(1, kThreadsOfBlock, kernel, arguments...), cudaSuccess);
@@ -69,7 +68,7 @@ TEST_F(Counters, StridedRequestsTouchASectorForEachLane) {
   EXPECT_EQ(counts.read.sectors, 32 * kWarps);
   EXPECT_EQ(counts.read.least_sectors, 4 * kWarps);
   EXPECT_EQ(counts.written.sectors, 4 * kWarps);
-  // Rows that do not begin with a sector.
+  // The rows do not begin at a sector's start.
   EXPECT_EQ(counts_of(copy_kernel<float>, x.data() + 1, y.data(), 1).read.sectors, 5 * kWarps);
 }
 
@@ -127,7 +126,7 @@ TEST_F(Counters, AccessesThatAreNotAlignedAreFaults) {
 
 enum class Between { nothing, barrier, warp_barrier, shuffle };
 
-// Every thread reads what the one `distance` further wrote, in its warp or in the next one.
+// Every thread reads the element of the thread `distance` further, in its warp or the next one.
 __global__ void neighbour_kernel(float* y, int distance, Between between) {
   __shared__ float values[kThreadsOfBlock];
   const auto i = static_cast<int>(threadIdx.x);
@@ -166,7 +165,7 @@ TEST_F(Counters, RacesAreFaults) {
   EXPECT_NE(race(32, Between::warp_barrier), "");
 }
 
-// A sum that is reused before all threads have read it.
+// A sum is reused before all threads have read it.
 __global__ void reuse_kernel(float* y, bool apart) {
   __shared__ float value;
   float sum = 0.0F;
@@ -216,7 +215,7 @@ __global__ void least_kernel(int* least, float* sum) {
   atomicAdd(sum, 1.0F);
 }
 
-// Whatever the others did before.
+// Each operation is one request, whatever the others did before.
 TEST_F(Counters, AtomicsAreOneRequestToReadAndToWrite) {
   DeviceArray<int> least(1, 1000);
   DeviceArray<float> sum(1, 0.0F);
@@ -230,7 +229,7 @@ TEST_F(Counters, AtomicsAreOneRequestToReadAndToWrite) {
   EXPECT_EQ(*sum, static_cast<float>(kThreadsOfBlock));
 }
 
-// The columns of a matrix in shared memory.
+// Accesses columns of a matrix in shared memory.
 template <int kPad>
 __global__ void columns_kernel(float* y) {
   __shared__ float values[32][32 + kPad];
@@ -289,7 +288,7 @@ TEST_F(Counters, VectorsInSharedMemoryGoPartOfAWarpAtATime) {
             Pair(16, 10));
 }
 
-// 16 bytes a thread; what a neighbour copied is read behind a barrier, or not.
+// Each thread copies 16 bytes. It reads a neighbour's copy after a barrier, or without one.
 __global__ void async_kernel(const float4* x, float4* y, bool apart) {
   __shared__ float4 values[kThreadsOfBlock];
   const auto i = static_cast<int>(threadIdx.x);

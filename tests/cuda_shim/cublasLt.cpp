@@ -1,4 +1,4 @@
-// cuBLASLt: what its calls take and refuse; cublasLt_product.cpp computes.
+// cuBLASLt: the checks of its calls; cublasLt_product.cpp computes.
 #include "cublasLt.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct CudaShimMatmulPreference {
 namespace cuda_shim {
 namespace {
 
-// That the algorithms here want, where they may. They do the same.
+// Bytes of workspace of each algorithm here. All algorithms do the same.
 constexpr std::array<uint64_t, 3> kWorkspaces = {4096, 0, 8192};
 
 std::atomic<int64_t> calls_given = 0;
@@ -33,16 +33,16 @@ std::atomic<int64_t> limited_given = 0;
 std::atomic<int64_t> first_given = 0;
 std::array<std::atomic<double>, kWorkspaces.size()> delays = {};  // seconds
 
-constexpr int64_t kInputMultiple = 8;  // elements of GELU's input from one column to the next
+constexpr int64_t kInputMultiple = 8;  // of elements from one column of GELU's input to the next
 constexpr uintptr_t kInputAlignment = 16;
 
-// An algorithm, and what it was chosen for.
+// An algorithm, and the problem that it was chosen for.
 struct Choice {
   uint32_t algorithm;
   uint32_t workspace;
   uint64_t problem;
   std::array<uint32_t, 4> alignments;
-  std::array<uint32_t, 2> of_epilogue;  // of the addresses of its vector and GELU's input
+  std::array<uint32_t, 2> of_epilogue;  // alignments of its vector and of GELU's input
 };
 static_assert(sizeof(Choice) <= sizeof(cublasLtMatmulAlgo_t));
 
@@ -135,7 +135,7 @@ cublasStatus_t make_problem(cublasLtMatmulDesc_t desc, cublasLtMatrixLayout_t a,
   return check_epilogue(*desc, *d);
 }
 
-// What the addresses of an epilogue are multiples of.
+// Returns the alignments of an epilogue's addresses.
 std::array<uint32_t, 2> alignments_of(const CudaShimMatmulDesc& desc) {
   const auto alignment = [](const void* data) {
     const uintptr_t bits = reinterpret_cast<uintptr_t>(data) | uintptr_t{256};
@@ -144,7 +144,7 @@ std::array<uint32_t, 2> alignments_of(const CudaShimMatmulDesc& desc) {
   return {alignment(desc.vector), alignment(desc.input)};
 }
 
-// a, b, c, d, as the algorithm was promised them.
+// Returns true if a, b, c and d are aligned as the algorithm's choice assumed.
 bool aligned(const std::array<const void*, 4>& data,
              const std::array<const CudaShimMatrixLayout*, 4>& layouts, const Choice& choice) {
   for (size_t i = 0; i < data.size(); ++i) {
@@ -162,8 +162,8 @@ bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
   return x < y + b_bytes && y < x + a_bytes;
 }
 
-// Those of the epilogue; `others`: a, b and d. What it writes overlaps nothing, and what it reads
-// is not d.
+// Checks the epilogue's operands; `others`: a, b and d. Its output must overlap nothing, and its
+// input must not be d.
 cublasStatus_t check_operands(const Problem& p, const Choice& choice,
                               const std::array<const void*, 3>& others) {
   if (!p.desc.has_epilogue()) {
@@ -405,7 +405,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
     const cuda_shim::DeviceAccess access;
     std::this_thread::sleep_for(std::chrono::duration<double>(delay));
     if (workspace_of > 0) {
-      std::memset(workspace, 0xFF, workspace_of);  // NaN: nothing else may be kept there
+      std::memset(workspace, 0xFF, workspace_of);  // NaN: the caller must not keep data there
     }
     cuda_shim::multiply(problem, a, b, d, factors[0], factors[1]);
   });

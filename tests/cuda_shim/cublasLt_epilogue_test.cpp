@@ -1,4 +1,4 @@
-// What comes with a matrix product: a bias, GELU, its slope, and sums of an operand.
+// Epilogues of a matrix product: a bias, GELU, its slope, and sums of an operand.
 #include <cmath>
 #include <numbers>
 #include <vector>
@@ -24,7 +24,7 @@ TEST_F(MatrixProducts, AddABiasPerRow) {
   EXPECT_TRUE(std::isnan(d_.data()[6]));
 }
 
-// Rounded once, from what GELU's input was before it was rounded.
+// GELU's input is rounded once, and its result is computed from the unrounded input.
 TEST_F(MatrixProducts, KeepTheInputOfGelu) {
   DeviceArray<uint16_t> a(24, 0);
   DeviceArray<uint16_t> b(24, 0);
@@ -72,7 +72,7 @@ TEST_F(MatrixProducts, WithWrongOperandsOfAnEpilogueAreRefused) {
   for (const auto& [added, aux, stride] :
        {std::tuple<float*, float*, int64_t>{nullptr, input.data(), 8},
         {bias.data(), nullptr, 8},
-        {bias.data(), input.data(), 2},         // no multiple of 8
+        {bias.data(), input.data(), 2},         // not a multiple of 8
         {bias.data(), input.data(), 0},         // shorter than a column
         {bias.data(), input.data() + 1, 8}}) {  // not aligned
     gelu(added, aux, stride);
@@ -102,7 +102,7 @@ TEST_F(MatrixProducts, WithWrongOperandsOfAnEpilogueAreRefused) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 
-// By GELU's slope at its input, which is read.
+// The epilogue multiplies by GELU's slope at its input.
 TEST_F(MatrixProducts, MultiplyByTheSlopeOfGelu) {
   DeviceArray<float> input(24, NAN);
   const auto slope = [](double x) {
@@ -133,7 +133,7 @@ TEST_F(MatrixProducts, MultiplyByTheSlopeOfGelu) {
   EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
 }
 
-// Of a over k per row of d, and of b per column; they are overwritten, where d is added to, too.
+// Sums over k, of a per row of d or of b per column, overwrite, even where the product adds to d.
 TEST_F(MatrixProducts, AddUpAnOperand) {
   const float of_a[] = {0 + 2 + 4 + 6, 1 + 3 + 5 + 7};
   const float of_b[] = {0 + 1 + 2 + 3, 4 + 0 + 1 + 2, 3 + 4 + 0 + 1};
@@ -181,7 +181,7 @@ TEST_F(MatrixProducts, WhoseSumsAreWrittenOverAnOperandAreRefused) {
   }
   finish(CUBLASLT_EPILOGUE_BGRADA, nullptr, nullptr, 0);
   EXPECT_EQ(choose(), CUBLAS_STATUS_INVALID_VALUE);
-  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{208});  // DGELU_BGRAD, which hidup does not use
+  describe(CUBLASLT_MATMUL_DESC_EPILOGUE, uint32_t{208});  // DGELU_BGRAD, unused by hidup
   EXPECT_EQ(choose(), CUBLAS_STATUS_NOT_SUPPORTED);
 }
 

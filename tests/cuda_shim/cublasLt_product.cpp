@@ -1,5 +1,5 @@
-// By oneDNN. A matrix by columns is, by rows, its own transpose, hence d^T = op(b)^T op(a)^T.
-// Matrices of 16 bits are computed by way of f32.
+// Products by oneDNN. A matrix by columns is its own transpose by rows, hence d^T = op(b)^T
+// op(a)^T. Matrices of 16 bits are converted to f32.
 #include "cublasLt_product.h"
 
 #include <cuda_bf16.h>
@@ -17,7 +17,7 @@
 namespace cuda_shim {
 namespace {
 
-// Matrix i of a batch in f32, rows and all between them: where it is, or a copy in `memory`.
+// Returns matrix i of a batch in f32, with all between its columns: in place, or in `memory`.
 const float* widened(const CudaShimMatrixLayout& layout, const void* data, int32_t i,
                      std::vector<float>& memory) {
   if (layout.type == CUDA_R_32F) {
@@ -42,7 +42,7 @@ void store(const CudaShimMatrixLayout& layout, float value, void* data, size_t a
   }
 }
 
-// Rounds `values` to the elements of matrix i, and to nothing between its columns.
+// Rounds `values` to the elements of matrix i, without those between its columns.
 void store(const CudaShimMatrixLayout& layout, const std::vector<float>& values, void* data,
            int32_t i) {
   for (size_t j = 0; j < values.size(); ++j) {
@@ -63,7 +63,7 @@ float gelu_slope(float x) {
   return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * kRoot * (1.0F + 0.134145F * x * x);
 }
 
-// finish(row, element, its place in GELU's input) for every element of a product.
+// Calls finish(row, element, its index in GELU's input) for every element of a product.
 template <typename Finish>
 void for_elements(const Problem& p, float* product, Finish finish) {
   for (uint64_t column = 0; column < p.n; ++column) {
@@ -96,12 +96,12 @@ void multiply_by_slope(const Problem& p, float* product) {
                [=](uint64_t, float& value, uint64_t at) { value *= gelu_slope(input[at]); });
 }
 
-// Of op(a) per row, or of op(b) per column.
+// Adds up op(a) per row, or op(b) per column.
 void add_up(const Problem& p, const float* a, const float* b) {
   const bool of_a = p.desc.epilogue == CUBLASLT_EPILOGUE_BGRADA;
   const CudaShimMatrixLayout& layout = of_a ? p.a : p.b;
   const bool of_rows = (of_a ? p.desc.transpose_a : p.desc.transpose_b) ==
-                       (of_a ? CUBLAS_OP_N : CUBLAS_OP_T);  // as the matrix is stored
+                       (of_a ? CUBLAS_OP_N : CUBLAS_OP_T);  // rows of the stored matrix
   std::vector<float> sums(of_rows ? layout.rows : layout.columns, 0.0F);
   for (uint64_t column = 0; column < layout.columns; ++column) {
     for (uint64_t row = 0; row < layout.rows; ++row) {
@@ -112,7 +112,7 @@ void add_up(const Problem& p, const float* a, const float* b) {
   store(p.vector(), sums, p.desc.vector, 0);
 }
 
-// The epilogue of a product that is still in f32, as its operands are.
+// Applies the epilogue to a product in f32, with operands in f32.
 void finish(const Problem& p, const float* a, const float* b, float* product) {
   switch (p.desc.epilogue) {
     case CUBLASLT_EPILOGUE_BIAS:
@@ -130,7 +130,7 @@ void finish(const Problem& p, const float* a, const float* b, float* product) {
 
 void multiply(const Problem& p, const void* a, const void* b, void* d, float alpha, float beta) {
 #ifdef _OPENMP
-  omp_set_num_threads(1);  // of this stream's thread: several ranks share the cores
+  omp_set_num_threads(1);  // for this stream's thread: several ranks share the cores
 #endif
   std::vector<float> of_a;
   std::vector<float> of_b;

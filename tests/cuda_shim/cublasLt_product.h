@@ -1,4 +1,4 @@
-// A product as the descriptors of cuBLASLt tell it, and its computation.
+// A product as cuBLASLt's descriptors define it, and its computation.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ struct CudaShimMatmulDesc {
   int32_t transpose_a = CUBLAS_OP_N;
   int32_t transpose_b = CUBLAS_OP_N;
   uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-  void* vector = nullptr;  // a bias, or where its gradient goes
+  void* vector = nullptr;  // a bias, or its gradient
   void* input = nullptr;   // of GELU
   int64_t input_stride = 0;
   int32_t multiprocessors = 0;  // 0: those of the device
@@ -20,7 +20,7 @@ struct CudaShimMatmulDesc {
     return epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS || epilogue == CUBLASLT_EPILOGUE_DGELU;
   }
   bool has_vector() const { return has_epilogue() && epilogue != CUBLASLT_EPILOGUE_DGELU; }
-  bool has_sums() const {  // which are its vector
+  bool has_sums() const {  // in its vector
     return epilogue == CUBLASLT_EPILOGUE_BGRADA || epilogue == CUBLASLT_EPILOGUE_BGRADB;
   }
 };
@@ -36,9 +36,9 @@ struct CudaShimMatrixLayout {
   bool operator==(const CudaShimMatrixLayout&) const = default;
 
   size_t element() const { return type == CUDA_R_32F ? 4 : 2; }  // bytes
-  // From the first element of a matrix to its last one.
+  // Returns the elements from the first to the last of a matrix.
   uint64_t elements() const { return (columns - 1) * static_cast<uint64_t>(stride) + rows; }
-  // From the first element of the first matrix to the last element of the last one.
+  // Returns the bytes from the first matrix's first element to the last matrix's last one.
   size_t bytes() const {
     return element() *
            (elements() + static_cast<uint64_t>(count - 1) * static_cast<uint64_t>(offset));
@@ -70,7 +70,7 @@ struct Problem {
     return hash;
   }
 
-  // The epilogue's operands.
+  // Layouts of the epilogue's operands.
   CudaShimMatrixLayout vector() const {
     const uint64_t length = desc.epilogue == CUBLASLT_EPILOGUE_BGRADB ? n : m;
     return {.type = d.type, .rows = length, .columns = 1, .stride = static_cast<int64_t>(length)};
@@ -82,7 +82,7 @@ struct Problem {
   size_t input_bytes() const { return desc.has_input() ? input().bytes() : 0; }
 };
 
-// d = alpha op(a) op(b) + beta d, and the epilogue. On the calling thread.
+// Computes d = alpha op(a) op(b) + beta d, and the epilogue, on the calling thread.
 void multiply(const Problem& p, const void* a, const void* b, void* d, float alpha, float beta);
 
 }  // namespace cuda_shim

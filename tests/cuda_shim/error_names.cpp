@@ -1,4 +1,4 @@
-// What CUDA and cuBLASLt call their errors.
+// Names of CUDA's and cuBLASLt's errors.
 #include <cublasLt.h>
 #include <cuda_runtime.h>
 

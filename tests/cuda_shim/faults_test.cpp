@@ -1,4 +1,4 @@
-// Kernels with the mistakes that the shim is to find.
+// Kernels with the mistakes that the shim must find.
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
@@ -16,7 +16,7 @@ class Faults : public testing::Test {
  protected:
   void TearDown() override { cudaDeviceReset(); }
 
-  // The kernel fails, and the report has these parts.
+  // Checks that the kernel fails with a report that has these parts.
   template <typename... Parameters>
   void expect_fault(unsigned threads, void (*kernel)(Parameters...),
                     const std::vector<std::string>& parts) {
@@ -113,7 +113,7 @@ __global__ void neighbour_without_barrier(int* wrong) {
   values[i] = 0;
   __syncthreads();
   values[i] = i;
-  if (values[i ^ 1] != (i ^ 1)) {  // the barrier before it is missing
+  if (values[i ^ 1] != (i ^ 1)) {  // no barrier precedes this read
     *wrong = 1;
   }
   __syncthreads();
@@ -146,7 +146,7 @@ TEST_F(Faults, AreKeptUntilTheReset) {
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
-// Events are reached all the same, so that nobody waits for ever.
+// Events are reached all the same, so that no thread waits forever.
 TEST_F(Faults, DropTheWorkThatWasGivenBefore) {
   DeviceArray<int> value(1, 0);
   cudaEvent_t event = nullptr;
@@ -171,7 +171,7 @@ TEST_F(Faults, DropTheWorkThatWasGivenBefore) {
 
 // Copies reach the device's memory; the host does not, neither before nor after.
 TEST(FaultsDeathTest, HostThatReachesProtectedMemory) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the child reads the environment anew
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // the child reads its own environment
   const auto touch = [](bool by_host) {
     setenv("CUDA_SHIM_PROTECT", "1", 1);
     void* data = nullptr;

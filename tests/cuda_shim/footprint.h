@@ -1,4 +1,4 @@
-// Which bytes of the device's memory a kernel touches.
+// The bytes of device memory that a kernel touches.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Footprint {
     }
   }
 
-  // Whether an address lies in an allocation.
+  // Returns true if an address lies in an allocation.
   bool holds(uintptr_t address) {
     if (last_ == nullptr || address - last_->begin >= last_->bytes) {
       last_ = part_at(address);
@@ -28,7 +28,7 @@ class Footprint {
     return last_ != nullptr;
   }
 
-  // Marks bytes that lie in one sector, after holds() said that they are in an allocation.
+  // Marks bytes that lie in one sector; holds() must have returned true for them.
   void touch(uintptr_t address, int bytes, Access kind) {
     const uintptr_t offset = address - last_->begin;
     const uint32_t mask = ((1U << bytes) - 1) << offset % kSector;
@@ -56,7 +56,7 @@ class Footprint {
   struct Part {
     uintptr_t begin;
     size_t bytes;
-    std::vector<uint32_t> read;  // a bit per byte; empty until something is touched
+    std::vector<uint32_t> read;  // a bit per byte; empty until the first access
     std::vector<uint32_t> written;
   };
 
@@ -76,7 +76,7 @@ class Footprint {
   }
 
   std::vector<Part> parts_;  // by address
-  Part* last_ = nullptr;     // that was found
+  Part* last_ = nullptr;     // the last one found
 };
 
 }  // namespace cuda_shim

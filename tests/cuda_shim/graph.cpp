@@ -1,4 +1,4 @@
-// Graphs: every launch runs the nodes on the threads of as many streams as were captured.
+// Graphs: every launch runs the nodes on as many threads as streams were captured.
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -12,7 +12,7 @@
 namespace cuda_shim {
 namespace {
 
-// One launch of a graph: which nodes are done.
+// The finished nodes of one launch of a graph.
 class Launch {
  public:
   explicit Launch(size_t nodes) : done_(nodes, false), left_(nodes) {}

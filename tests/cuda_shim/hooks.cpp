@@ -1,9 +1,9 @@
-// What a compiler calls with -fsanitize=thread, as ThreadSanitizer's library would have it: before
+// Functions of ThreadSanitizer's library that the compiler calls with -fsanitize=thread: before
 // every access to memory, and instead of every atomic operation.
 //
-// Accesses are reported to the watch of the kernel that runs on this OS thread. An access of a
-// structure, which may have any size and alignment, is one of as many parts of 4 bytes (or of
-// fewer, where it is not aligned to 4) as it takes, which is how a GPU's compiler would divide it.
+// They report accesses to the watch of the kernel on this OS thread. A structure, which may have
+// any size and alignment, is accessed in parts of 4 bytes (or of fewer, where it is not aligned to
+// 4), as a GPU's compiler would divide it.
 #include <cstddef>
 #include <cstdint>
 
@@ -38,7 +38,7 @@ void report_range(const void* instruction, const void* address, size_t bytes, Ac
 
 }  // namespace
 
-// In the call: behind it the next line may begin.
+// An address within the call, because the next line may begin after it.
 #define CALLER (static_cast<const std::byte*>(__builtin_return_address(0)) - 1)
 
 extern "C" {
@@ -68,12 +68,12 @@ void __tsan_write_range(const void* address, size_t bytes) {
   report_range(CALLER, address, bytes, Access::write);
 }
 
-// Of objects with virtual functions, which are the host's.
+// Only host objects have virtual functions.
 void __tsan_vptr_update(void**, void*) {}
 void __tsan_vptr_read(void**) {}
 
-// Orders of memory are not kept apart: all are the strongest. Where the stand-in has a loop for an
-// operation, of a load and weak exchanges until one succeeds, the load is the access.
+// All memory orders are treated as the strongest. Where the stand-in builds an operation from a
+// load and repeated weak exchanges, the load is the access.
 #define EXCHANGING(bits, type, name, operation)                                \
   type __tsan_atomic##bits##_##name(volatile type* address, type value, int) { \
     report(CALLER, address, sizeof(type), Access::atomic);                     \

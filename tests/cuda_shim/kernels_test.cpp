@@ -30,7 +30,7 @@ TEST(Kernels, EveryThreadOfEveryBlockRunsOnce) {
   }
 }
 
-// Sums in shared memory, as reductions do: a neighbour's value is read after every barrier.
+// Adds in shared memory as reductions do: a neighbour's value is read after every barrier.
 __global__ void tree_kernel(const int* x, int* sums) {
   __shared__ int values[256];
   const auto i = static_cast<int>(threadIdx.x);
@@ -66,7 +66,7 @@ __global__ void block_order_kernel(int* turn, int* order) {
   order[(*turn)++] = static_cast<int>(blockIdx.x);
 }
 
-// Neither forwards nor backwards, and the same in a run of the same launches.
+// The order is neither forwards nor backwards, and the same in a run of the same launches.
 TEST(Kernels, BlocksTakeTurnsInAnOrderThatLooksRandom) {
   constexpr int kBlocks = 1000;
   DeviceArray<int> turn(1, 0);
@@ -84,7 +84,7 @@ TEST(Kernels, BlocksTakeTurnsInAnOrderThatLooksRandom) {
   EXPECT_NEAR(lower, kBlocks / 2, kBlocks / 10);
 }
 
-// What a kernel must not rely on: otherwise a missing barrier would go unnoticed.
+// Kernels must not rely on an order, and a missing barrier would go unnoticed if it did not change.
 TEST(Kernels, TheOrderOfThreadsAndBlocksChangesFromLaunchToLaunch) {
   std::vector<std::vector<int>> orders;
   for (int round = 0; round < 3; ++round) {
@@ -125,7 +125,7 @@ TEST(Kernels, ShufflesReadOtherLanes) {
   }
 }
 
-// Half of the warp votes while the other half shuffles among itself.
+// Half of the warp votes while the other half shuffles.
 __global__ void halves_kernel(unsigned* votes, int* sums) {
   const auto i = static_cast<int>(threadIdx.x);
   if (i < 16) {
@@ -192,7 +192,7 @@ TEST(Kernels, LaunchesThatNoGpuTakesAreRefused) {
   EXPECT_EQ(*unused, 0);
 }
 
-// What is there at the beginning, and what a neighbour leaves.
+// Reads the initial contents, then the value that a neighbour wrote.
 __global__ void dynamic_kernel(int* before, int* after, int last) {
   auto* values = static_cast<int*>(dynamic_shared_memory());
   const auto i = static_cast<int>(threadIdx.x);
@@ -223,7 +223,7 @@ TEST(Kernels, DynamicSharedMemoryAbove48KiBHasToBeAskedFor) {
   EXPECT_EQ(allow(100), cudaSuccess);
   EXPECT_EQ(launch(100), cudaSuccess);
   EXPECT_EQ(launch(101), cudaErrorInvalidValue);
-  EXPECT_EQ(allow(164), cudaErrorInvalidValue);  // more than a multiprocessor gives to a block
+  EXPECT_EQ(allow(164), cudaErrorInvalidValue);  // exceeds a block's limit
   ASSERT_EQ(cudaStreamSynchronize(nullptr), cudaSuccess);
   EXPECT_EQ(before.values(), std::vector<int>(64, -1));
   for (int i = 0; i < 64; ++i) {

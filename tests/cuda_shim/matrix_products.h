@@ -1,4 +1,4 @@
-// Matrix products of the stand-in for cuBLASLt; for its tests only.
+// Matrix products of the stand-in for cuBLASLt, for its tests only.
 #pragma once
 
 #include <cublasLt.h>
@@ -9,7 +9,7 @@
 
 namespace cuda_shim {
 
-// d[2 x 3] (+)= a[2 x 4] b[4 x 3] by columns, as descriptors say that a test may spoil.
+// d[2 x 3] (+)= a[2 x 4] b[4 x 3] by columns; tests may spoil its descriptors.
 class MatrixProducts : public testing::Test {
  protected:
   void SetUp() override {
@@ -107,7 +107,7 @@ class MatrixProducts : public testing::Test {
     return multiply(a, b, d, workspace_.data(), choice_.workspaceSize);
   }
 
-  // Element (i, j) of product p of a batch.
+  // Returns element (i, j) of product p of a batch.
   float expected(int64_t p, int64_t a, int64_t b, int i, int j) const {
     float sum = 0.0F;
     for (int l = 0; l < 4; ++l) {

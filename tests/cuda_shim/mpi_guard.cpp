@@ -1,5 +1,5 @@
-// An MPI that knows nothing of CUDA: it takes memory of the host only, as the plainest builds do.
-// Stands before the MPI library (its profiling interface) in programs built on the shim.
+// An MPI without CUDA support: it accepts host memory only, as the plainest builds do. It precedes
+// the MPI library (its profiling interface) in programs built on the shim.
 #include <mpi.h>
 
 #include <cstdio>

@@ -1,16 +1,16 @@
-// NCCL between processes, over MPI: its calls. What they begin is done by nccl_exchange.cpp.
+// The calls of NCCL between processes, over MPI. nccl_exchange.cpp does the work that they begin.
 //
 // HIDUP_FAKE_NCCL_FAULT has faults, KIND:rank=R:call=N with commas between them; R is a rank of the
-// world, without it all; N counts from 1. Of the rank's calls (0 is the start of a communicator):
+// world, by default all; N counts from 1. Faults of the rank's calls (0 starts a communicator):
 //   hang         the call does not return: the rank never comes
 //   call_error   the call fails
 //   slow         the call takes some of the watchdog's periods
-// Of the collectives that its streams do, for calls or in graphs:
+// Faults of the collectives in its streams, from calls or graphs:
 //   stall        the rank comes, but its collective moves nothing
 //   async_error  the collective fails
-// abort_fails, abort_hangs: what ncclCommAbort does.
+// Faults of ncclCommAbort: abort_fails, abort_hangs.
 //
-// A communicator takes as many bytes of the device as CUDA_SHIM_NCCL_MEMORY says, without it none.
+// A communicator takes CUDA_SHIM_NCCL_MEMORY bytes of the device, by default none.
 #include "nccl.h"
 
 #include <fmt/format.h>
@@ -54,7 +54,7 @@ thread_local int group_depth = 0;
 thread_local ncclResult_t group_error = ncclSuccess;
 thread_local std::vector<std::pair<cudaStream_t, std::shared_ptr<Work>>> group_works;
 
-// With comm.mutex held.
+// Call it with comm.mutex held.
 ncclResult_t begin_progress(ncclComm& comm, std::function<cudaError_t()> launch) {
   constexpr int kPolls = 2;
   comm.polls = kPolls;
@@ -284,7 +284,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (!bury(comm)) {
     return check_comm(Entry(comm, "ncclCommAbort"));
   }
-  comm->aborted = true;  // the rest stays: a stream may be in it
+  comm->aborted = true;  // the rest stays: a stream may use it
   if (comm->starter.joinable()) {
     comm->starter.detach();
   }

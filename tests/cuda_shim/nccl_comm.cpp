@@ -36,7 +36,7 @@ std::vector<Fault> read_faults() {
   return faults;
 }
 
-// What the ranks of a new communicator tell the one that made the id.
+// The data that a rank of a new communicator sends to the rank that made the id.
 struct Member {
   int world_rank;
   int rank;
@@ -45,7 +45,7 @@ struct Member {
   uint64_t host;
 };
 
-// Some rank may never come.
+// Polls, because some rank may never come.
 void receive(void* data, int bytes, int from, int tag) {
   MPI_Request request = MPI_REQUEST_NULL;
   PMPI_Irecv(data, bytes, MPI_BYTE, from, tag, MPI_COMM_WORLD, &request);

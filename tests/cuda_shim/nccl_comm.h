@@ -1,4 +1,4 @@
-// What stands in for NCCL: its communicators, and how they start and fail. See nccl.cpp.
+// The communicators of the stand-in for NCCL, their start and their failures. See nccl.cpp.
 #pragma once
 
 #include <mpi.h>
@@ -26,11 +26,11 @@ struct Operation {
   void* receive;
   size_t count;
   ncclDataType_t type;
-  int peer;  // or the root; -1: there is none
+  int peer;  // or the root; -1: none
 };
 
-// What is given to a stream at once. Streams that have it before them keep it, and graphs that may
-// do it again.
+// Work given to a stream at once. It lives as long as a stream has yet to do it, or a graph may
+// repeat it.
 struct Work {
   explicit Work(ncclComm_t of);
   ~Work();
@@ -48,14 +48,14 @@ struct Living {
 Living& living();
 bool lives(ncclComm_t comm);
 
-// Of the calls of this thread.
+// Returns the last error of this thread's calls.
 std::string& process_error();
-// Tells of it, as the communicator's error too, where there is one; returns the result.
+// Records the reason, also as the communicator's error where there is one; returns the result.
 ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, const std::string& why);
-// The error of a call that has returned.
+// Sets the error of a call that has returned.
 void fail_later(ncclComm& comm, ncclResult_t result, const std::string& why);
 
-// A call on a communicator, of which NCCL takes one at a time. (ncclCommAbort may come beside any.)
+// A call on a communicator, which allows one at a time. (ncclCommAbort may overlap any.)
 class Entry {
  public:
   Entry(ncclComm_t comm, const char* call);
@@ -64,7 +64,7 @@ class Entry {
   Entry& operator=(const Entry&) = delete;
   ncclComm_t comm() const { return comm_; }
   const char* call() const { return call_; }
-  // ncclInvalidUsage where another thread is in a call.
+  // Returns ncclInvalidUsage where another thread is in a call.
   ncclResult_t result() const { return result_; }
 
  private:
@@ -74,31 +74,31 @@ class Entry {
   ncclResult_t result_ = ncclSuccess;
 };
 
-// Whether HIDUP_FAKE_NCCL_FAULT has that one for this rank's call; -1: whichever.
+// Returns true if HIDUP_FAKE_NCCL_FAULT has this fault for the rank's call; -1 means any call.
 bool has_fault(const std::string& kind, int call);
 [[noreturn]] void hang();
-// Between two looks at whether messages came: ranks share the cores.
+// Sleeps between two polls for messages, because ranks share the cores.
 void nap();
 
 int world_rank();
 size_t size_of(ncclDataType_t type);
 const char* name_of(Kind kind);
 
-// What a unique id says.
+// The content of a unique id.
 struct Id {
   int creator;
   int serial;
 };
 
-// Where a device is in its host.
+// The place of a device in its host.
 struct Place {
   char pci_id[16];
 };
 
-// Makes the communicator's group, once all its ranks came; on a thread of its own.
+// Makes the communicator's group once all its ranks came, on a thread of its own.
 void start(ncclComm_t comm, const Id& id, const Place& place);
 
-// In the stream's order.
+// Runs the work; called in the stream's order.
 void run_work(const Work& work);
 
 }  // namespace nccl_shim
@@ -107,16 +107,16 @@ struct ncclComm {
   int size = 0;
   int rank = 0;
   MPI_Comm group = MPI_COMM_NULL;
-  void* buffers = nullptr;  // of the device
+  void* buffers = nullptr;  // on the device
   std::thread starter;
   std::atomic<ncclResult_t> state = ncclInProgress;
   bool blocking = true;
   std::atomic<bool> aborted = false;
-  std::atomic<const char*> call = nullptr;  // that a thread is in
-  std::atomic<int> works = 0;               // that live
-  std::mutex mutex;                         // of what follows
-  int polls = 0;                            // until the last call is no longer in progress
-  std::function<cudaError_t()> launch;      // what it does then
+  std::atomic<const char*> call = nullptr;  // the running call, or null
+  std::atomic<int> works = 0;               // number of living ones
+  std::mutex mutex;                         // guards the members below
+  int polls = 0;                            // left until the last call has ended
+  std::function<cudaError_t()> launch;      // what the call does then
   std::string error;
   std::set<void*> registered;
 };

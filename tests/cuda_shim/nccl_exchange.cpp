@@ -1,5 +1,5 @@
-// Messages between two ranks at a time, each with a header that tells what the sender means by it,
-// so that ranks which mean different collectives are found.
+// Messages between pairs of ranks. Each has a header with the sender's collective, so that ranks
+// that call different collectives are found.
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ namespace nccl_shim {
 
 namespace {
 
-// What one rank tells another of a message. A send and a receive mean the same.
+// The header of a message. It is equal for the matching send and receive.
 struct Header {
   int64_t kind;
   int64_t type;
@@ -44,7 +44,7 @@ void set(__nv_bfloat16& value, float to) {
   value = __float2bfloat16_rn(to);
 }
 
-// What a work sends and receives, and what is to be done after that.
+// The messages of a work, and the steps after them.
 class Exchange {
  public:
   explicit Exchange(ncclComm& comm) : comm_(comm) {}
@@ -143,14 +143,14 @@ class Exchange {
     receives_.push_back({peer, data, bytes, header_of(operation), {}, operation.kind});
   }
 
-  // Of what all ranks send here, in their order.
+  // Adds up all ranks' data here, in the order of ranks.
   void sum(const Operation& operation, size_t bytes) {
     switch (operation.type) {
       case ncclFloat16:
         return sum_of<__half>(operation, bytes);
       case ncclBfloat16:
         return sum_of<__nv_bfloat16>(operation, bytes);
-      default:  // check_operation() lets nothing else pass
+      default:  // check_operation() refuses all others
         return sum_of<float>(operation, bytes);
     }
   }
@@ -185,7 +185,7 @@ class Exchange {
     }
   }
 
-  // Whether the messages all came; not after an abort.
+  // Returns true when all messages came; false after an abort.
   bool wait(std::vector<MPI_Request>& requests) {
     int done = 0;
     while (done == 0) {

@@ -1,4 +1,4 @@
-// Ranges that threads push and pop, and calls of the runtime between them.
+// Ranges that threads push and pop, with calls of the runtime between them.
 #include <nvtx3/nvToolsExt.h>
 #include <unistd.h>
 

@@ -1,4 +1,4 @@
-// Orders that look random and are the same in every run, inside the shim.
+// Pseudorandom orders that are the same in every run, inside the shim.
 #pragma once
 
 #include <bit>
@@ -8,8 +8,8 @@
 
 namespace cuda_shim {
 
-// A permutation of 0 .. count-1: a bijection of the next power of 2, again and again until the
-// result is below count.
+// A permutation of 0 .. count-1: a bijection on the next power of 2, repeated until the result is
+// below count.
 class Order {
  public:
   Order(uint64_t count, uint64_t launch)

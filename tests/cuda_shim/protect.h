@@ -1,14 +1,14 @@
-// Memory of the device that the host cannot reach, inside the shim: see DeviceAccess in state.h.
+// Device memory that the host cannot reach, inside the shim: see DeviceAccess in state.h.
 #pragma once
 
 #include <cstddef>
 
 namespace cuda_shim {
 
-// Whether the environment variable CUDA_SHIM_PROTECT asks for it.
+// Returns true if the environment variable CUDA_SHIM_PROTECT is set.
 bool protects();
 
-// Of what an allocation of that many bytes takes: whole pages where they are to be protected.
+// Return alignment and size of an allocation's block: whole pages where blocks are protected.
 size_t block_alignment();
 size_t block_bytes(size_t bytes);
 

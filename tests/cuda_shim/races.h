@@ -11,29 +11,29 @@
 
 namespace cuda_shim {
 
-// An earlier access that nothing orders before a later one.
+// An earlier access that no synchronization orders before the present one.
 struct Race {
   const void* instruction;
   int thread;  // -1: one of another warp
   bool wrote;
 };
 
-// Who last wrote and read each byte of a block's shared memory. Two accesses of a byte by two
-// threads, of which one writes, are a race unless a barrier lies between them, or, in one warp, a
-// __syncwarp. Shuffles and votes order nothing, nor do atomics, which do not race with each other.
-// (A __syncwarp of a part of a warp counts as one of the whole warp.)
+// Tracks who last wrote and read each byte of a block's shared memory. Two accesses of a byte by
+// two threads, of which one writes, are a race unless a barrier separates them, or a __syncwarp
+// within a warp. Shuffles and votes order nothing, nor do atomics, which do not race with each
+// other. (A __syncwarp of a part of a warp counts as one of the whole warp.)
 class SharedMemory {
  public:
   SharedMemory(size_t bytes, int warps);
 
-  // The first race of the access, which is remembered. `offset`: of its first byte.
+  // Returns the first race of the access and records the access. `offset`: its first byte.
   std::optional<Race> access(const void* instruction, size_t offset, int bytes, Access kind,
                              int thread);
   void meet(int warp);
   void meet_all();
 
  private:
-  // Times are those of a warp and count its meetings; of the block, its barriers. 0: never.
+  // Times count a warp's meetings; barriers count the block's. 0: never.
   struct Write {
     const void* instruction;
     uint32_t barrier;
@@ -46,9 +46,9 @@ class SharedMemory {
     const void* instruction;
     uint32_t barrier;
     uint32_t time;
-    uint32_t lanes;  // at that time
+    uint32_t lanes;  // that read at that time
     uint16_t warp;
-    bool several;  // warps
+    bool several;  // more than one warp read
   };
   struct Byte {
     Write write;
@@ -58,7 +58,7 @@ class SharedMemory {
     const void* instruction;
     int thread;
     int warp;
-    uint32_t lane;  // its bit
+    uint32_t lane;  // the thread's bit
     uint32_t time;
   };
 

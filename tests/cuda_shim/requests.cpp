@@ -10,7 +10,7 @@ constexpr uintptr_t kWordBytes = 4;
 constexpr size_t kBanks = 32;
 constexpr size_t kLanes = 32;
 
-// The addresses of the lanes from `first` on that take part, each once, in order.
+// The distinct addresses of the lanes from `first` on that take part, in order.
 struct Distinct {
   std::array<uintptr_t, kLanes> addresses;
   size_t count = 0;
@@ -32,7 +32,7 @@ struct Distinct {
   }
 };
 
-// Of the words that all lanes of a part of a warp access at once: the most in one bank.
+// Returns the most words in one bank that the lanes of a part of a warp access at once.
 int64_t most_in_a_bank(const Distinct& accesses, uintptr_t bytes) {
   std::array<int64_t, kBanks> words{};
   uintptr_t last = 0;

@@ -24,9 +24,9 @@ namespace {
 
 constexpr size_t kGuard = 256;  // bytes before and after an allocation; also its alignment
 constexpr unsigned char kGuardByte = 0xA5;
-constexpr size_t kSharedBytes = size_t{48} * 1024;       // that every kernel may have
-constexpr size_t kMostSharedBytes = size_t{163} * 1024;  // that one may ask for on sm_80
-// NaN as float and as double, and no index of anything.
+constexpr size_t kSharedBytes = size_t{48} * 1024;       // allowed for every kernel
+constexpr size_t kMostSharedBytes = size_t{163} * 1024;  // the largest request on sm_80
+// NaN as float and as double, and no valid index.
 constexpr uint32_t kPoison = 0x7FFADBAD;
 
 thread_local cudaError_t last_error = cudaSuccess;
@@ -41,14 +41,14 @@ struct Process {
   std::atomic<bool> failed = false;
   std::string fault;
   std::map<void*, Allocation> allocations;
-  std::map<const void*, size_t> dynamic_memory;  // of kernels that may have more than others
-  int accesses = 0;                              // DeviceAccess that live
+  std::map<const void*, size_t> dynamic_memory;  // of kernels with more than the default
+  int accesses = 0;                              // number of living DeviceAccess
 };
 
-// A process that ends with a fault that nobody saw has failed.
+// Makes a process fail whose fault was not read.
 void fail_at_exit();
 
-// Never destroyed: threads may end after main() has.
+// The state is never destroyed, because threads may outlive main().
 Process& process() {
   static auto* state = [] {
     std::atexit(fail_at_exit);
@@ -64,7 +64,7 @@ void fail_at_exit() {
   }
 }
 
-// The number that an environment variable has.
+// Returns the number in an environment variable.
 std::optional<int64_t> number_of(const char* variable) {
   const char* text = std::getenv(variable);
   return text == nullptr ? std::nullopt : std::optional(std::atoll(text));
@@ -74,7 +74,7 @@ size_t physical_memory() {
   return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
 }
 
-// What neither this process nor, as the environment says, others use.
+// Returns the memory that neither this process nor, by the environment, others use.
 size_t free_memory() {
   const std::lock_guard lock(process().mutex);
   auto used = static_cast<size_t>(number_of("CUDA_SHIM_USED_MEMORY").value_or(0));
@@ -84,7 +84,7 @@ size_t free_memory() {
   return physical_memory() - std::min(used, physical_memory());
 }
 
-// With the lock held.
+// Call it with the lock held.
 void set_reachable(void* data, const Allocation& allocation, bool reachable) {
   if (protects() && !allocation.pinned) {
     set_block_reachable(static_cast<char*>(data) - kGuard,
@@ -101,7 +101,7 @@ bool intact(const unsigned char* guard) {
   return std::all_of(guard, guard + kGuard, [](unsigned char b) { return b == kGuardByte; });
 }
 
-// What is left of an allocation from this address on; none where it lies in no allocation.
+// Returns the rest of an allocation from this address on; none outside allocations.
 std::optional<Allocation> room_at(const void* address) {
   const std::lock_guard lock(process().mutex);
   const auto after = process().allocations.upper_bound(const_cast<void*>(address));
@@ -117,7 +117,7 @@ std::optional<Allocation> room_at(const void* address) {
   return Allocation{allocation.bytes - offset, allocation.pinned};
 }
 
-// The only one that this process sees, by its number in the host.
+// Returns the number, in the host, of the only device that this process sees.
 const std::optional<int64_t>& visible_device() {
   static const std::optional<int64_t> device = number_of("CUDA_SHIM_VISIBLE_DEVICE");
   return device;
@@ -345,11 +345,11 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
   }
   switch (attribute) {
     case cudaDevAttrMultiProcessorCount:
-      // Few blocks, where the environment does not say otherwise: kernels step through their grids.
+      // The default is few blocks, so that kernels step through their grids.
       *value = static_cast<int>(cuda_shim::number_of("CUDA_SHIM_MULTIPROCESSORS").value_or(1));
       return cudaSuccess;
     case cudaDevAttrL2CacheSize:
-      *value = 0;  // it models none
+      *value = 0;  // no cache is modelled
       return cudaSuccess;
   }
   return set_error(cudaErrorInvalidValue);
@@ -395,7 +395,7 @@ cudaError_t cudaMemset(void* data, int value, size_t bytes) {
   if (const auto error = cuda_shim::refuse_unsafe()) {
     return *error;
   }
-  return cudaMemsetAsync(data, value, bytes, nullptr);  // the host does not wait for it
+  return cudaMemsetAsync(data, value, bytes, nullptr);  // the host does not wait
 }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {

@@ -105,7 +105,7 @@ class Streams : public testing::Test {
   }
 
   std::atomic<bool> go_ = false;
-  int* pinned_ = nullptr;  // three
+  int* pinned_ = nullptr;  // three integers
   cudaStream_t a_ = nullptr;
   cudaStream_t b_ = nullptr;
   cudaEvent_t event_ = nullptr;
@@ -120,7 +120,7 @@ TEST_F(Streams, WorkIsAsynchronousAndInOrder) {
   ASSERT_EQ(cudaMemcpyAsync(&z, &y, sizeof(int), cudaMemcpyDefault, a_), cudaSuccess);
   ASSERT_EQ(cudaMemsetAsync(&y, 0xFF, sizeof(int), a_), cudaSuccess);
   EXPECT_EQ(cudaStreamQuery(a_), cudaErrorNotReady);
-  EXPECT_EQ(cudaStreamQuery(b_), cudaSuccess);  // streams run beside each other
+  EXPECT_EQ(cudaStreamQuery(b_), cudaSuccess);  // streams run concurrently
   EXPECT_EQ(y, 0);
   go_ = true;
   EXPECT_EQ(cudaStreamSynchronize(a_), cudaSuccess);
@@ -128,7 +128,7 @@ TEST_F(Streams, WorkIsAsynchronousAndInOrder) {
   EXPECT_EQ(y, -1);
 }
 
-// The host waits for copies from or to memory that is not pinned, as it may on a GPU.
+// The host waits for copies of memory that is not pinned, as it may on a GPU.
 TEST_F(Streams, CopiesOfOtherMemoryAreNot) {
   int& x = pinned_[0];
   int other = 0;
@@ -189,7 +189,7 @@ TEST_F(Streams, EventsMeasureTimeBothWays) {
   EXPECT_EQ(cudaEventDestroy(untimed), cudaSuccess);
 }
 
-// A stream's destruction is after its work; an event's does not disturb who waits for it.
+// A stream is destroyed after its work; an event's destruction does not disturb its waiters.
 TEST_F(Streams, MayEndBeforeTheirWork) {
   int x = 0;
   cudaStream_t stream = nullptr;

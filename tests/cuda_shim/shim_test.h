@@ -1,4 +1,4 @@
-// What the tests of the shim share.
+// Functions and classes for the tests of the shim.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -23,7 +23,7 @@ cudaError_t launch_and_wait(dim3 grid, dim3 block, void (*kernel)(Parameters...)
   return error != cudaSuccess ? error : cudaStreamSynchronize(nullptr);
 }
 
-// n values in memory of the device.
+// n values in device memory.
 template <typename T>
 class DeviceArray {
  public:
@@ -43,7 +43,7 @@ class DeviceArray {
   T* data_ = nullptr;
 };
 
-// Ends the fault that the test made, and returns what it was.
+// Clears the fault that the test made and returns its report.
 inline std::string take_fault() {
   const std::string text = fault();
   cudaDeviceReset();

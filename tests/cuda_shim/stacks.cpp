@@ -13,7 +13,7 @@ struct Unused {
   std::vector<boost::context::stack_context> stacks;
 };
 
-// Never destroyed: threads may end after main() has.
+// The stacks are never destroyed, because threads may outlive main().
 Unused& unused() {
   static auto* stacks = new Unused;
   return *stacks;

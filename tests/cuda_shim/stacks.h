@@ -1,4 +1,4 @@
-// Stacks of fibers, kept for the next kernels.
+// Stacks of fibers, which later kernels reuse.
 #pragma once
 
 #include <boost/context/protected_fixedsize_stack.hpp>
@@ -6,7 +6,7 @@
 
 namespace cuda_shim {
 
-// A stack allocator as Boost.Context wants it. Below a stack lies a page that no one may touch.
+// A stack allocator for Boost.Context. A page below each stack is protected from access.
 class StackAllocator {
  public:
   boost::context::stack_context allocate();

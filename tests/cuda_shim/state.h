@@ -9,32 +9,31 @@
 
 namespace cuda_shim {
 
-// Becomes this thread's last error; returns it.
+// Makes `error` this thread's last error and returns it.
 cudaError_t set_error(cudaError_t error);
 
 bool fault_set();
-void set_fault(const std::string& text);  // the first one stays
+void set_fault(const std::string& text);  // keeps the first one
 
-// Whether all these bytes lie in one allocation of the device; pinned memory of the host does not.
+// Returns true if all these bytes lie in one allocation of the device, not in pinned host memory.
 bool device_holds(const void* data, size_t bytes);
-// A line in what CUDA_SHIM_NVTX asks for: this call of the runtime, within the ranges that are
-// open.
+// Writes this call of the runtime to the file of CUDA_SHIM_NVTX, within the open ranges.
 void trace(const char* call);
 
-// All allocations of the device, by address.
+// Returns all allocations of the device, by address.
 struct Range {
   const std::byte* begin;
   size_t bytes;
 };
 std::vector<Range> device_ranges();
 
-// That a launch of the kernel may ask for: 48 KiB, or what cudaFuncSetAttribute() allowed.
+// Returns the dynamic memory that a launch may use: 48 KiB, or the limit of cudaFuncSetAttribute().
 size_t most_dynamic_memory(const void* kernel);
 
-// While one lives, memory of the device can be reached: by kernels, copies and products. Otherwise,
-// where the environment variable CUDA_SHIM_PROTECT is set, who touches it ends with SIGSEGV: a host
-// that reads or writes it itself, as no host of a GPU can. (While a device works the host is not
-// noticed.)
+// While an instance lives, kernels, copies and products can reach device memory. Otherwise, if the
+// environment variable CUDA_SHIM_PROTECT is set, an access ends with SIGSEGV: a host that reads or
+// writes the memory itself, as no host of a GPU can. (Host accesses go unnoticed while a device
+// works.)
 class DeviceAccess {
  public:
   DeviceAccess();
@@ -43,7 +42,7 @@ class DeviceAccess {
   DeviceAccess& operator=(const DeviceAccess&) = delete;
 };
 
-// The stream of a null handle is one that lives as long as the process.
+// Returns the stream; a null handle stands for one that lives as long as the process.
 CudaShimStream& stream_or_default(cudaStream_t stream);
 
 }  // namespace cuda_shim

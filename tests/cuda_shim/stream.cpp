@@ -1,4 +1,4 @@
-// Streams and events: a stream is a worker thread that does what it is given in order.
+// Streams and events. A stream is a worker thread that runs its tasks in order.
 #include "stream.h"
 
 #include <atomic>
@@ -46,7 +46,7 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel,
                number = launches++]() mutable {
                 const DeviceAccess access;
                 try {
-                  run_kernel(launch, number++);  // in a graph, in another order every time
+                  run_kernel(launch, number++);  // a graph's launches differ in order
                 } catch (const Fault& fault) {
                   set_fault(fault.what());
                 }
@@ -181,7 +181,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   }
   const cudaError_t error = cuda_shim::give(stream, copy);
   if (error == cudaSuccess && !(cuda_shim::reachable(to) && cuda_shim::reachable(from))) {
-    copying.synchronize();  // of memory that is not pinned: the host may wait, and here it does
+    copying.synchronize();  // not pinned: the host may wait, and does here
   }
   return error;
 }
@@ -218,7 +218,7 @@ int64_t CudaShimEvent::State::expect() {
 void CudaShimEvent::State::reach(int64_t recording) {
   {
     const std::lock_guard lock(mutex);
-    if (recording < reached) {  // another stream was faster with a later one
+    if (recording < reached) {  // another stream reached a later recording first
       return;
     }
     milliseconds = cuda_shim::now_ms();
@@ -232,7 +232,7 @@ bool CudaShimEvent::recorded() const {
   return state->given > 0;
 }
 
-// Events are reached after a fault too, so that nobody waits for ever.
+// Events are reached after a fault, too, so that no thread waits forever.
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   CudaShimStream& recorder = cuda_shim::stream_or_default(stream);
   if (const auto answer = cuda_shim::capture_record(*event, recorder)) {

@@ -16,23 +16,23 @@ namespace cuda_shim {
 struct Capture;
 }
 
-// A place in what is captured. Only capture.cpp reads and writes it, under its lock.
+// A place in a capture. Only capture.cpp reads and writes it, under its lock.
 struct CudaShimCaptured {
   std::shared_ptr<cuda_shim::Capture> by = nullptr;
   size_t lane = 0;
-  std::vector<size_t> last = {};  // nodes that what comes next comes after
+  std::vector<size_t> last = {};  // nodes that precede the next one
 };
 
 struct CudaShimStream {
  public:
   CudaShimStream();
-  ~CudaShimStream();  // after all work
+  ~CudaShimStream();  // waits for all work
   CudaShimStream(const CudaShimStream&) = delete;
   CudaShimStream& operator=(const CudaShimStream&) = delete;
 
-  // Captured where the stream is; dropped after a fault.
+  // Gives a task to the stream: captured during a capture, dropped after a fault.
   cudaError_t give(std::function<void()> task);
-  // Neither.
+  // Gives a task that is neither captured nor dropped.
   void give_always(std::function<void()> task);
   void synchronize();
   bool idle();
@@ -53,14 +53,14 @@ struct CudaShimStream {
   std::deque<Task> tasks_;
   bool busy_ = false;
   bool closing_ = false;
-  std::thread worker_;  // last: it uses all of the above
+  std::thread worker_;  // the last member: it uses the others
 };
 
 struct CudaShimEvent {
   struct State {
     explicit State(bool is_timed) : timed(is_timed) {}
-    int64_t expect();               // the number of a recording to come
-    void reach(int64_t recording);  // now
+    int64_t expect();               // returns the number of the next recording
+    void reach(int64_t recording);  // marks it as done
     std::mutex mutex;
     std::condition_variable changed;
     bool timed;
@@ -68,9 +68,9 @@ struct CudaShimEvent {
     int64_t reached = 0;  // recordings done
     double milliseconds = 0.0;
   };
-  bool recorded() const;  // ever, outside of captures
+  bool recorded() const;  // true if it ever was, outside of captures
 
-  // Also held by streams: an event may be destroyed before it is reached.
+  // Streams share it, because an event may be destroyed before it is reached.
   std::shared_ptr<State> state;
-  CudaShimCaptured captured = {};  // where its last recording was, if in a capture
+  CudaShimCaptured captured = {};  // the place of its last recording, if in a capture
 };

@@ -1,5 +1,4 @@
-// Keys that have a place only together with others: those of experts, and those that a
-// graph gives.
+// Keys that are allowed only together with others: keys of experts, and keys that a graph replaces.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,12 +12,12 @@
 namespace hidup {
 namespace {
 
-// kModel with another line in its model section, which then is line 6.
+// Returns kModel with another line in its model section, as line 6.
 std::string model_with(const std::string& line) {
   return with_line(kModel, 5, "  sequence: 64\n" + line);
 }
 
-// A deck of a graph, without what the graph gives.
+// A deck with a graph, without the keys that the graph replaces.
 const std::string kGraph =
     "model:\n"                // 1
     "  graph: net/a.graph\n"  // 2
@@ -142,7 +141,7 @@ TEST(Experts, TheirKeysNeedThem) {
             "m.yaml:6:38: model.moe.capacity_factor" + missing);
   EXPECT_EQ(problems_of(kModel, kCluster, {"model.moe.every=1"}),
             "--set model.moe.every=1: model.moe.every" + missing);
-  // Not where experts were meant to be given.
+  // A deck with a wrong number of experts has no error about missing ones.
   EXPECT_EQ(problems_of(model_with("  moe: {experts: four, every: 1}")),
             "m.yaml:6:18: model.moe.experts: expected an integer from 0 to 100000, or such as 2 x "
             "ranks, found four");
@@ -210,7 +209,7 @@ TEST(Graph, ThatIsNoPath) {
             "m.yaml:2:3: model.graph: expected a file, or none, found nothing");
   EXPECT_EQ(problems_of(with_line(kGraph, 2, "  graph: none\n  hidden: 8\n  heads: 2")),
             "m.yaml:1:1: model.layers is missing: expected an integer from 1 to 10000");
-  // Who misspells the key misses no sizes.
+  // A misspelt key is no reason for errors about missing sizes.
   EXPECT_EQ(problems_of(with_line(kGraph, 2, "  grpah: a.graph")),
             "m.yaml:2:3: unknown key model.grpah: did you mean model.graph?");
 }

@@ -1,4 +1,4 @@
-// Decks for the tests, and short ways to parse them.
+// Decks for the tests, and short functions that parse them.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// A right model deck; every line stands where the tests of wrong decks expect it.
+// A right model deck; tests of wrong decks rely on the number of every line.
 inline const std::string kModel =
     "model:\n"              // 1
     "  layers: 2\n"         // 2
@@ -40,7 +40,7 @@ inline Deck parse(const std::string& model, const std::string& cluster = kCluste
   return parse_decks(&model_source, &cluster_source, overrides, ranks);
 }
 
-// What is wrong with the decks, or "" if nothing is. Anything but Error(usage) escapes.
+// Returns the problems of the decks, or "" if there are none. Only Error(usage) is caught.
 inline std::string problems_of(const std::string& model, const std::string& cluster = kCluster,
                                const std::vector<std::string>& overrides = {},
                                std::optional<int64_t> ranks = std::nullopt) {
@@ -55,7 +55,7 @@ inline std::string problems_of(const std::string& model, const std::string& clus
   return "";
 }
 
-// `text` with its `line`-th line (from 1) replaced; by "" it is removed.
+// Returns `text` with its `line`-th line (from 1) replaced; "" removes the line.
 inline std::string with_line(const std::string& text, int line, const std::string& replacement) {
   size_t start = 0;
   for (int i = 1; i < line; ++i) {

@@ -1,4 +1,4 @@
-// Keys of emulation: unequal devices, links that are shared, of hosts, or that vary in time.
+// Keys of emulation: unequal devices, shared links, hosts' links, and links that vary in time.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -21,7 +21,7 @@ std::string axes(const std::string& node, const std::string& gpu) {
   return "cluster.mesh=[{name: node, size: 2" + node + "}, {name: gpu, size: " + gpu + "}]";
 }
 
-// What is wrong with the deck on so many ranks.
+// Returns the problem of the deck on so many ranks.
 std::string with_ranks(const std::vector<std::string>& overrides, int64_t ranks) {
   try {
     check_ranks(parse(kModel, kCluster, overrides), ranks);
@@ -127,7 +127,7 @@ TEST(Emulation, ALinkIsSharedByRanksOfOtherAxes) {
   EXPECT_EQ(with_ranks({"cluster.mesh.node.shared=4"}, 8), "") << "an axis of size auto";
 }
 
-// One axis over hosts with four ranks each.
+// Returns an axis over hosts with four ranks each.
 std::string hosts(const std::string& more, const std::string& size = "8") {
   return "cluster.mesh=[{name: gpus, size: " + size + ", bandwidth: 130GB/s, " + more + "}]";
 }
@@ -182,7 +182,7 @@ TEST(Hosts, ThatAnAxisCannotHave) {
       << "an axis of size auto";
 }
 
-// In a file, a mistake has a line.
+// A mistake in a file is reported with its line.
 TEST(Hosts, AMistakeIsToldWithItsPlace) {
   EXPECT_EQ(problems_of(kModel, kCluster + "      per_host: 4\n"),
             "c.yaml:8:17: cluster.mesh[1].per_host needs cluster.mesh[1].host_bandwidth: expected "

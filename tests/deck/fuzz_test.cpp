@@ -1,4 +1,4 @@
-// Damaged decks either parse or are refused as Error(usage): nothing else happens.
+// Damaged decks either parse or end in Error(usage).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-// One word of randomness after the other.
+// A sequence of random numbers.
 class Dice {
  public:
   explicit Dice(uint64_t round) : stream_(random_stream(7, "deck fuzz", round)) {}

@@ -85,7 +85,7 @@ TEST(Decks, NumbersPerRank) {
       10);
   EXPECT_NE(resolved_yaml(parse(model, kCluster, {}, 6), DeckFile::model).find("batch: 192\n"),
             std::string::npos);
-  // Without ranks, those of a mesh whose sizes are all given.
+  // The batch is for the mesh's ranks where no ranks are given but all sizes are.
   EXPECT_EQ(parse(model, with_line(kCluster, 6, "      size: 3")).train->batch, 32 * 2 * 3);
 }
 
@@ -242,8 +242,8 @@ TEST(Decks, ShippedDecksAreRight) {
   }
 }
 
-// What a rank has of its outermost link, and of that to its neighbours on the same machine:
-// bytes/s.
+// Bandwidths of a rank in bytes/s, from its outermost link to the one between neighbours on a
+// machine.
 struct ShippedCluster {
   std::string name;
   std::vector<int64_t> sizes;

@@ -1,4 +1,4 @@
-// Decks written back, and the reference page.
+// Resolved decks as text, and the reference page.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -198,7 +198,7 @@ TEST(ResolvedDeck, OfSyntheticDataHasNoPath) {
   EXPECT_EQ(resolved_twice(deck), resolved_yaml(deck));
 }
 
-// What an older build recorded has no keys that came later.
+// A deck that an older build recorded lacks newer keys.
 TEST(ResolvedDeck, KeysThatItLacksHaveTheirDefaults) {
   const std::string all = resolved_yaml(parse(kModel));
   std::string older = all;

@@ -1,4 +1,4 @@
-// Decks that are wrong as a whole, bounds of numbers, and how problems are shown.
+// Decks that are wrong as a whole, bounds of numbers, and the form of messages.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 

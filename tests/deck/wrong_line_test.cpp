@@ -1,4 +1,4 @@
-// One wrong line per kind of mistake: where it is reported, and what is said.
+// One wrong line per kind of mistake, with the place and the text of its message.
 #include <gtest/gtest.h>
 
 #include <ostream>
@@ -11,9 +11,9 @@ namespace {
 
 struct WrongLine {
   const char* name;
-  int line;  // of kModel or kCluster, to be replaced by
+  int line;  // the line of kModel or kCluster to replace
   const char* text;
-  const char* problem;  // all that is reported
+  const char* problem;  // the whole message
 };
 
 void PrintTo(const WrongLine& wrong, std::ostream* out) {
@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
             "m.yaml:6:12: model.dropout: expected a number, 0 or from 1e-06 to 0.999, found 1"},
         WrongLine{"BetaAboveOne", 11, "  steps: 300\n  beta2: 1.1",
                   "m.yaml:12:10: train.beta2: expected a number from 0 to 0.999999, found 1.1"},
-        // In single precision these are 1, 1, 0, 0 and 0.
+        // In single precision these numbers become 1, 1, 0, 0 and 0.
         WrongLine{"DropoutNearOne", 5, "  sequence: 64\n  dropout: 0.99999999999",
                   "m.yaml:6:12: model.dropout: expected a number, 0 or from 1e-06 to 0.999, found "
                   "0.99999999999"},
@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
                   "m.yaml:12:12: train.epsilon: expected a number from 1e-30 to 1, found 1e-320"},
         WrongLine{"LearningRateNearZero", 11, "  steps: 300\n  lr: 1e-300",
                   "m.yaml:12:7: train.lr: expected a number from 1e-30 to 1000, found 1e-300"},
-        // Fewer than the steps of the 24 random bits with which it is compared.
+        // This number is below the step of the 24 random bits that it is compared with.
         WrongLine{"DropoutNearZero", 5, "  sequence: 64\n  dropout: 1e-9",
                   "m.yaml:6:12: model.dropout: expected a number, 0 or from 1e-06 to 0.999, found "
                   "1e-9"},

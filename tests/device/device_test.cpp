@@ -41,7 +41,7 @@ TEST_F(DeviceStreams, StreamsRunBesideEachOther) {
       std::this_thread::sleep_for(1ms);
     }
   });
-  // A copy, for host tasks of two streams may take turns on a GPU.
+  // The test waits by a copy, because host tasks of two streams may take turns on a GPU.
   const std::unique_ptr<Buffer> buffer = device_->allocate(8);
   const int64_t sent = 7;
   int64_t received = 0;
@@ -88,7 +88,7 @@ TEST_F(DeviceStreams, TheHostWaitsForAnEventAndNotForWhatComesBehind) {
         std::this_thread::sleep_for(1ms);
       }
     });
-    a_->copy(buffer->data(), &numbers[0], 8);  // returns, though it cannot begin
+    a_->copy(buffer->data(), &numbers[0], 8);  // returns before it begins
     a_->synchronize(*event);
     EXPECT_EQ(numbers[1], round);
     go = true;
@@ -121,7 +121,7 @@ TEST_F(DeviceStreams, AnUnrecordedEventDoesNotBlock) {
   a_->synchronize();
 }
 
-// A stream that throws must not leave the other waiting for its event.
+// A stream that throws must not leave another one waiting for its event.
 TEST_F(DeviceStreams, AFailureEndsAllStreamsAndIsThrownOnce) {
   const std::unique_ptr<Event> event = device_->create_event();
   bool later = false;
@@ -160,10 +160,10 @@ TEST_F(DeviceStreams, CopiesInOrder) {
   EXPECT_EQ(received[1], 8);
 }
 
-// Messages of growing length pass through the host while nobody waits.
+// Messages of growing length pass through the host without a wait in between.
 TEST_F(DeviceStreams, StagingTakesDataToTheHostAndBack) {
   if (device_kind() == "cpu") {
-    EXPECT_EQ(a_->staging(1), nullptr);  // host tasks reach everything
+    EXPECT_EQ(a_->staging(1), nullptr);  // host tasks reach all memory
     return;
   }
   std::vector<int64_t> values(100000);

@@ -46,8 +46,8 @@ TEST(CpuRecording, DoesNotExist) {
   EXPECT_FALSE(issued);
 }
 
-// A value goes from the first stream to the second and back; what is given around the replays comes
-// before and after all of it.
+// A value moves from the first stream to the second and back. Work given before and after the
+// replays runs before and after all of them.
 TEST_F(DeviceRecording, KeepsTheOrderOfBothStreamsAtEveryReplay) {
   const std::unique_ptr<Event> there = device_->create_event();
   const std::unique_ptr<Event> back = device_->create_event();
@@ -68,7 +68,7 @@ TEST_F(DeviceRecording, KeepsTheOrderOfBothStreamsAtEveryReplay) {
     give(*a_, 3);
     a_->record(*there);
     b_->wait(*there);
-    give(*b_, 4);  // the last is one of the other stream
+    give(*b_, 4);  // the recording ends with work of the other stream
   });
   a_->synchronize();
   EXPECT_TRUE(steps.empty());
@@ -126,7 +126,7 @@ TEST_F(DeviceRecording, EveryReplayRenewsTheTimesOfEvents) {
     });
     b_->record(*end);
   });
-  b_->record(*end);  // outside of it, too
+  b_->record(*end);  // outside the recording, too
   b_->synchronize();
   for (int replay = 0; replay < 4; ++replay) {
     const double before = end->seconds();
@@ -169,7 +169,7 @@ TEST_F(DeviceRecording, WithoutTimesEventsOrderStreamsAndNothingElse) {
   EXPECT_EQ(steps, (std::vector<int>{1, 2, 1, 2, 1, 2}));
 }
 
-// As the heartbeat's thread does.
+// The heartbeat's thread asks for events like this.
 TEST_F(DeviceRecording, IsNotDisturbedByThreadsThatAskForEvents) {
   const std::unique_ptr<Event> event = device_->create_event();
   std::atomic<bool> asked = false;
@@ -221,7 +221,7 @@ TEST_F(DeviceRecording, AFailureInAReplayEndsAllWorkAndIsThrown) {
   EXPECT_EQ(later, 2);
 }
 
-// What cannot be recorded is told of, and nothing of it runs; the streams go on.
+// Work that cannot be recorded is an error, and none of the recording runs; the streams go on.
 TEST_F(DeviceRecording, AFailureWhileRecordingLeavesTheStreamsAsTheyWere) {
   const std::unique_ptr<Event> outside = device_->create_event();
   a_->record(*outside);

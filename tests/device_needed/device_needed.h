@@ -1,13 +1,13 @@
-// Tests that need a device of the kind that this build is for, which a build for GPUs may not find.
+// Support for tests that need a device of the build's kind. A machine may lack a GPU.
 #pragma once
 
 namespace hidup {
 
-// Exit code of a test that was skipped, as CTest is told (SKIP_RETURN_CODE).
+// Exit code of a skipped test; CTest knows it as SKIP_RETURN_CODE.
 inline constexpr int kSkipped = 77;
 
-// Whether the machine has no such device; says so on standard output, with the reason, as
-// GoogleTest says that it skips.
+// Returns true where the machine has no such device, and prints the reason on standard output as
+// GoogleTest prints that it skips.
 bool without_device();
 
 }  // namespace hidup

@@ -1,5 +1,5 @@
-// main() of a test binary of which every case needs a device. Where there is none, CTest reads
-// "[  SKIPPED ]" and counts the case as skipped.
+// main() of a test binary whose cases all need a device. Without one, CTest reads "[  SKIPPED ]"
+// and counts the case as skipped.
 #include <gtest/gtest.h>
 
 #include "device_needed/device_needed.h"

@@ -1,4 +1,4 @@
-// main() of a test binary whose ranks are those of MPI.
+// main() of a test binary whose ranks are MPI's.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 namespace hidup {
 
-// What run(mpi) returns, between the start and the end of MPI; skipped where there is no device.
+// Returns run(mpi)'s result, between the start and the end of MPI; kSkipped without a device.
 template <typename Run>
 int mpi_main(int& argc, char**& argv, Run run) {
   testing::InitGoogleTest(&argc, argv);

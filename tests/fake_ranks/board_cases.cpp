@@ -19,7 +19,7 @@ bool never() {
   return false;
 }
 
-// All ranks, twice; neighbours; the even ones, and what is left; every rank alone.
+// Returns rows of all ranks (twice), neighbours, the even ranks, the others, and single ranks.
 std::vector<BoardRow> rows_of(int64_t ranks) {
   BoardRow all(static_cast<size_t>(ranks));
   std::iota(all.begin(), all.end(), int64_t{0});
@@ -38,7 +38,7 @@ std::vector<BoardRow> rows_of(int64_t ranks) {
   return rows;
 }
 
-// What a rank posts in a meeting of a row: negative ones, too, falling and rising.
+// Returns the number that a rank posts in a meeting of a row: also negative, falling and rising.
 int64_t posted(int64_t rank, size_t row, int64_t meeting) {
   return (rank * 7919 + static_cast<int64_t>(row) * 104729 + meeting * 15485863) % 100003 - 50000;
 }
@@ -75,13 +75,13 @@ int64_t bytes_for(const Communicator& world) {
 
 void a_board_gives_each_row_its_largest(Communicator& world) {
   meet_in_all_rows(world, world.share_memory(bytes_for(world)));
-  // As if each rank had a host of its own, and as if two had one together.
+  // Memory is shared as if each rank had its own host, then as if two ranks had one.
   meet_in_all_rows(world, zeroed_memory(bytes_for(world)));
   const std::unique_ptr<Communicator> pair = world.split(world.rank() / 2);
   meet_in_all_rows(world, pair->share_memory(bytes_for(world)));
 }
 
-// All ranks of these tests run on one host. (NCCL's groups leave a rank's memory to itself.)
+// All ranks of these tests run on one host. (NCCL's groups do not share a rank's memory.)
 void memory_is_shared_by_the_ranks_of_a_host(Communicator& world) {
   constexpr int64_t kBytes = 100;
   const std::shared_ptr<std::byte> memory = world.share_memory(kBytes);

@@ -1,4 +1,4 @@
-// Data of the collective cases, and the device that they lie on.
+// Data of the collective cases, and the device that holds them.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace hidup {
 
-// set_case_device()'s.
+// Returns the options given to set_case_device().
 const DeviceOptions& case_device();
 
 using Counts = std::vector<int64_t>;
@@ -30,7 +30,7 @@ class OwnStream {
   std::unique_ptr<Stream> stream_ = device_->create_stream("comm", 1);
 };
 
-// Values in the device's memory.
+// An array in the device's memory.
 template <typename T>
 class Array {
  public:
@@ -46,7 +46,7 @@ class Array {
     stream_->copy(data(), values.data(), bytes());
     stream_->synchronize();
   }
-  // After all that was given to the stream.
+  // Returns the values after all work given to the stream.
   std::vector<T> values() {
     std::vector<T> copy(size_);
     stream_->copy(copy.data(), data(), bytes());
@@ -65,8 +65,8 @@ inline int64_t sum_of(const Counts& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
 
-// Counts for every rank: even and uneven, with zeros, of one rank alone, around 1000
-// (the piece limit that one test sets), and longer than any limit inside an implementation.
+// Returns counts for every rank: even and uneven, with zeros, of one rank alone, around 1000 (one
+// test's limit of pieces), and longer than any limit inside an implementation.
 inline std::vector<Counts> count_patterns(int ranks) {
   const auto size = static_cast<size_t>(ranks);
   std::vector<Counts> patterns = {Counts(size, 0), Counts(size, 7), Counts(size, 1000),
@@ -95,19 +95,19 @@ inline std::vector<Counts> count_patterns(int ranks) {
   return patterns;
 }
 
-// Buffers end in an element that nothing may touch.
+// Buffers end in an element that collectives must not touch.
 inline constexpr int32_t kGuard = -77;
 
 inline std::vector<int32_t> guarded(int64_t count) {
   return std::vector<int32_t>(static_cast<size_t>(count) + 1, kGuard);
 }
 
-// Element i of what rank `from` sends to rank `to`.
+// Returns element i of the data that rank `from` sends to rank `to`.
 inline int32_t element(int from, int to, int64_t i) {
   return static_cast<int32_t>(from * 100000007 + to * 10000019 + i);
 }
 
-// Compares without a message per element.
+// Compares vectors with one message at most.
 template <typename T>
 void expect_equal(const std::vector<T>& seen, const std::vector<T>& wanted) {
   ASSERT_EQ(seen.size(), wanted.size());
@@ -118,7 +118,7 @@ void expect_equal(const std::vector<T>& seen, const std::vector<T>& wanted) {
   }
 }
 
-// A number that tells different bits apart.
+// Returns a number that differs for different bits.
 inline uint64_t bits_of(const std::vector<float>& values) {
   uint64_t bits = 0;
   for (const float value : values) {

@@ -69,7 +69,7 @@ void reduce_scatter_sums_each_part(Communicator& world) {
   OwnStream stream;
   const int ranks = world.size();
   for (const Counts& counts : count_patterns(ranks)) {
-    // Small integers: their sum is exact in any order.
+    // Small integers have the same sum in any order.
     std::vector<float> send;
     for (int64_t i = 0; i < sum_of(counts); ++i) {
       send.push_back(static_cast<float>(i % 97 + 100 * world.rank()));
@@ -112,7 +112,7 @@ void reduce_scatter_repeats_to_the_bit(Communicator& world) {
   }
 }
 
-// Elements from one rank to another; `scale` makes them long.
+// Returns the number of elements from one rank to another; `scale` makes it large.
 int64_t pair_count(int from, int to, int64_t scale) {
   return (from * 3 + to * 5 + from * to) % 4 * scale + (from + 2 * to) % 3;
 }
@@ -169,8 +169,8 @@ void device_broadcast_is_the_roots(Communicator& world) {
   }
 }
 
-// Nothing waits for the host between the rounds, so a rank that left a collective
-// early would overwrite what another still reads.
+// The host does not wait between the rounds, so a rank that leaves a collective early would
+// overwrite data that another still reads.
 void buffers_are_free_after_each_collective(Communicator& world) {
   OwnStream stream;
   constexpr size_t kRounds = 50;
@@ -219,7 +219,7 @@ void buffers_are_free_after_each_collective(Communicator& world) {
   }
 }
 
-// What is given once, as a graph, does the same as what is given every time.
+// A recorded graph of collectives gives the same results as the calls.
 void a_recording_repeats_them(Communicator& world) {
   if (world.through_host() || device_kind() == "cpu") {
     return;
@@ -259,7 +259,7 @@ void a_recording_repeats_them(Communicator& world) {
     }
     return results;
   };
-  issue();  // what is made at first use is there
+  issue();  // creates objects of the first use
   const auto recording = stream.device().record(std::array{&*stream}, true, issue);
   ASSERT_NE(recording, nullptr);
   for (size_t round = 0; round < 5; ++round) {
@@ -269,7 +269,7 @@ void a_recording_repeats_them(Communicator& world) {
 }
 
 void device_and_host_collectives_do_not_mix(Communicator& world) {
-  // One runs on the stream's thread while the other runs here, on the same group.
+  // One collective runs on the stream's thread while another runs here on the same group.
   OwnStream stream;
   const std::vector<float> ones(100000, 1.0F);
   Array<float> data(stream, ones);
@@ -281,7 +281,7 @@ void device_and_host_collectives_do_not_mix(Communicator& world) {
     EXPECT_EQ(ranks.back(), world.size() - 1);
     EXPECT_EQ(data.values().back(), static_cast<float>(world.size()));
   }
-  // Rank 0 comes to the same two collectives in the other order.
+  // Rank 0 calls the same two collectives in the other order.
   for (int round = 0; round < 20; ++round) {
     Array<int32_t> number(stream, {world.rank() == 0 ? round : -1});
     std::string text = world.rank() == 0 ? "text" : "";
@@ -333,7 +333,7 @@ void exchange_passes_uneven_pieces(Communicator& world) {
   EXPECT_EQ(received, expected);
 }
 
-// The group holds exactly these ranks of the world, in this order, on both channels.
+// Checks that the group has exactly these ranks of the world, in this order, on both channels.
 void expect_group(Communicator& group, int world_rank, const std::vector<int>& members) {
   ASSERT_EQ(static_cast<size_t>(group.size()), members.size());
   EXPECT_EQ(members[static_cast<size_t>(group.rank())], world_rank);

@@ -1,5 +1,5 @@
-// What holds for every implementation of Communicator, on any number of ranks. All
-// ranks run a case together, each on its own communicator.
+// Cases that every implementation of Communicator must pass, on any number of ranks. All ranks run
+// a case together, each on its own communicator.
 #pragma once
 
 #include <vector>
@@ -16,8 +16,8 @@ struct CollectiveCase {
 
 const std::vector<CollectiveCase>& collective_cases();
 
-// The device that the cases compute on, each time anew; before the first case. Without this the
-// first one of the host.
+// Sets the device that each case creates and computes on; call it before the first case. The
+// default is the host's first device.
 void set_case_device(const DeviceOptions& options);
 
 }  // namespace hidup

@@ -45,8 +45,8 @@ void copy_now(void* to, const void* from, int64_t count, DType dtype) {
   }
 }
 
-// Elements [start, start + count) of what all ranks send, added in the order of ranks, in float;
-// written to every one of `to`.
+// Adds elements [start, start + count) of all ranks' data in float, in the order of ranks, and
+// writes the sums to each of `to`.
 template <typename T>
 void sum_to(const Calls& calls, int64_t start, int64_t count, const std::vector<void*>& to) {
   for (int64_t i = start; i < start + count; ++i) {
@@ -99,7 +99,7 @@ void all_to_all_now(Calls& calls) {
   }
 }
 
-// counts: of the elements, and the root.
+// Copies the root's elements; counts: {elements, root}.
 void broadcast_now(Calls& calls) {
   const auto root = static_cast<size_t>(calls[0].counts[1]);
   for (size_t r = 0; r < calls.size(); ++r) {
@@ -109,7 +109,7 @@ void broadcast_now(Calls& calls) {
   }
 }
 
-// counts: of the elements, then every rank's source.
+// Copies every rank's elements from its source; counts: {elements, source of rank 0, ...}.
 void move_now(Calls& calls) {
   for (size_t r = 0; r < calls.size(); ++r) {
     const auto source = static_cast<size_t>(calls[r].counts[r + 1]);
@@ -119,7 +119,7 @@ void move_now(Calls& calls) {
   }
 }
 
-// Throws Error(internal) where the two overlap: MPI need not notice.
+// Throws Error(internal) where the two overlap, which MPI need not notice.
 void check_apart(const void* send, int64_t send_count, const void* receive, int64_t receive_count,
                  DType dtype, const std::string& doing) {
   const std::less_equal<const std::byte*> not_after;
@@ -129,7 +129,7 @@ void check_apart(const void* send, int64_t send_count, const void* receive, int6
         "{}: send overlaps receive", doing);
 }
 
-// Ranks must name the same algorithm; all do the same here.
+// Returns the algorithm's text for messages: ranks must name the same one; all work alike here.
 std::string by(CollectiveAlgorithm algorithm) {
   return algorithm == CollectiveAlgorithm::automatic ? ""
                                                      : " by " + std::string(name_of(algorithm));
@@ -285,8 +285,8 @@ class FakeCommunicator final : public Communicator {
  private:
   size_t self() const { return static_cast<size_t>(rank_); }
 
-  // Sends and receives that many elements. Where host tasks cannot reach the device's memory, the
-  // host does it, for such tasks of several streams may take turns, and would wait for each other.
+  // Sends and receives these numbers of elements. The host does it where host tasks cannot reach
+  // device memory: such tasks of several streams may take turns, and would wait for each other.
   void enqueue(Stream& stream, Call call, int64_t send_count, int64_t receive_count,
                void (*work)(Calls&)) {
     if (stream.staging(size_of(call.dtype)) == nullptr) {

@@ -35,7 +35,7 @@ TEST(SelfCommunicator, HasAllCollectives) {
 
 using Body = void (*)(Communicator&, Stream&);
 
-// What every rank throws in `body`, which has a stream of its own and is not waited for.
+// Returns every rank's error in `body`, which has its own stream and does not wait for it.
 std::vector<std::string> errors_of(int ranks, Body body, double timeout = kFakeTimeout) {
   std::vector<std::string> errors(static_cast<size_t>(ranks));
   run_ranks(

@@ -1,4 +1,4 @@
-// A rank of a test that does something else in one collective.
+// A base class for ranks that change one collective.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace hidup {
 
-// Does nothing in device collectives, and what `own` does in those of the host.
+// Does nothing in device collectives; forwards host collectives to `own`.
 class ForwardingRank : public Communicator {
  public:
   explicit ForwardingRank(std::unique_ptr<Communicator> own) : own_(std::move(own)) {}

@@ -9,7 +9,7 @@ namespace {
 
 constexpr float kUntouched = -77.0F;
 
-// Small whole numbers, so that sums of them are exact.
+// Returns small integers, whose sums are exact.
 float small_value(int rank, int64_t i) {
   return static_cast<float>(rank + 1 + i % 100);
 }
@@ -68,7 +68,7 @@ void device_gather_and_scatter_in_place(Communicator& world) {
   using enum CollectiveAlgorithm;
   const std::vector<Counts> patterns = count_patterns(world.size());
   for (const CollectiveAlgorithm algorithm : {automatic, ring, halving, windows}) {
-    // What is chosen by size needs them all, an algorithm some.
+    // The automatic choice depends on sizes and needs all patterns, an algorithm only some.
     for (size_t p = 0; p < patterns.size(); p += algorithm == automatic ? 1 : 3) {
       const Counts& counts = patterns[p];
       SCOPED_TRACE(std::string(name_of(algorithm)) + " of " + std::to_string(sum_of(counts)));

@@ -1,4 +1,4 @@
-// Collective cases whose results lie where a rank's own part does.
+// Collective cases whose result buffer contains the rank's own part.
 #pragma once
 
 #include "comm/communicator.h"

@@ -18,7 +18,7 @@ std::string describe(size_t rank, const Call& call) {
   return fmt::format("rank {} came to {}{}", rank, call.doing, counts);
 }
 
-// In what way two ranks do not mean the same; empty: they do.
+// Returns the difference between two ranks' calls; empty where all agree.
 std::string mismatch(const std::vector<Call>& calls) {
   for (size_t r = 0; r < calls.size(); ++r) {
     const bool pairwise = !calls[r].receive_counts.empty();
@@ -70,13 +70,13 @@ void Meeting::meet(int rank, Call call, const std::function<void(std::vector<Cal
           fmt::format("{} did not come to {} within {} s", missing(), doing, world_->timeout));
     }
     if (held_ > mine) {
-      return;  // a failure is then that of a later meeting
+      return;  // the failure belongs to a later meeting
     }
   }
   throw Error(ExitCode::communication, world_->failure);
 }
 
-// With the lock held, and all calls there.
+// Call it with the lock held, after all ranks' calls have come.
 void Meeting::hold(const std::function<void(std::vector<Call>&)>& work) {
   std::vector<Call> calls;
   for (std::optional<Call>& call : calls_) {

@@ -1,4 +1,4 @@
-// Where the threads of fake ranks meet for one collective after the other.
+// The meetings of fake ranks' threads, one per collective.
 #pragma once
 
 #include <condition_variable>
@@ -14,11 +14,10 @@
 
 namespace hidup {
 
-// What all groups of one set of fake ranks share: a lock, and the first failure,
-// which ends them all.
+// State of all groups of one set of fake ranks: a lock, and the first failure, which ends them all.
 struct FakeWorld {
   explicit FakeWorld(double timeout_s) : timeout(timeout_s) {}
-  // Keeps the first failure and wakes everyone. Call it with the lock held.
+  // Stores the first failure and wakes all ranks. Call it with the lock held.
   void fail(const std::string& why);
 
   const double timeout;  // seconds
@@ -27,7 +26,7 @@ struct FakeWorld {
   std::string failure;
 };
 
-// What one rank brings to a collective.
+// A rank's call of a collective.
 struct Call {
   std::string doing;                    // "all_gather of x"; the same for all ranks
   std::vector<int64_t> counts;          // the same for all ranks, but for an all_to_all
@@ -37,15 +36,14 @@ struct Call {
   DType dtype = DType::f32;
 };
 
-// One channel of a group: its collectives take place one at a time, in the order
-// in which each rank comes to them.
+// One channel of a group. Its collectives run one at a time, in the order in which each rank comes
+// to them.
 class Meeting {
  public:
   Meeting(std::shared_ptr<FakeWorld> world, int ranks);
 
-  // Waits until all ranks came. The last one does the `work` for everyone, and only
-  // then does anyone leave: buffers may be used again at once. Throws
-  // Error(communication) as make_fake_ranks() says.
+  // Waits until all ranks came. The last one does the `work` for all, and only then does any rank
+  // leave, so buffers may be reused at once. Throws Error(communication) as make_fake_ranks() says.
   void meet(int rank, Call call, const std::function<void(std::vector<Call>&)>& work);
 
  private:
@@ -54,7 +52,7 @@ class Meeting {
 
   std::shared_ptr<FakeWorld> world_;
   std::vector<std::optional<Call>> calls_;  // of the ranks that came
-  int64_t held_ = 0;                        // meetings
+  int64_t held_ = 0;                        // number of finished meetings
 };
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// Collective cases of whole values that go from ranks that have them to others.
+// Collective cases that move whole values from ranks that have them to others.
 #pragma once
 
 #include "comm/communicator.h"

@@ -8,7 +8,7 @@
 namespace hidup {
 namespace {
 
-// A sum of positive numbers is rounded once for every rank after the first; all get the same bits.
+// A sum of positive numbers is rounded once for every rank after the first, equally on all ranks.
 template <typename Element>
 void all_reduce_rounds(Communicator& world, DType dtype, float rounding) {
   OwnStream stream;
@@ -45,7 +45,7 @@ void reduce_scatter_of_small_integers(Communicator& world, DType dtype) {
   OwnStream stream;
   const int ranks = world.size();
   for (const Counts& counts : count_patterns(ranks)) {
-    std::vector<Element> send;  // whose sum is exact
+    std::vector<Element> send;  // its sum is exact
     for (int64_t i = 0; i < sum_of(counts); ++i) {
       send.emplace_back(static_cast<float>(i % 13 + world.rank()));
     }
@@ -68,7 +68,7 @@ void reduce_scatter_of_small_integers(Communicator& world, DType dtype) {
 
 }  // namespace
 
-// Elements of two bytes are moved whole, and nothing beside them.
+// Elements of two bytes are moved whole, and bytes around them stay.
 void two_bytes_are_moved(Communicator& world) {
   OwnStream stream;
   const auto self = static_cast<size_t>(world.rank());
@@ -93,7 +93,7 @@ void two_bytes_are_moved(Communicator& world) {
     world.all_gather(*stream, sent.data(), all.data(), counts, DType::bf16,
                      CollectiveAlgorithm::automatic, "parts");
     EXPECT_EQ(all.values(), wanted);
-    // Back to where they came from: rank r sends its copy of rank p's part to p.
+    // Copies return to their source: rank r sends its copy of rank p's part to p.
     Array<int16_t> returned(
         stream,
         std::vector<int16_t>(static_cast<size_t>(counts[self]) * counts.size() + 1, kGuarded));

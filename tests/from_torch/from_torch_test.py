@@ -1,6 +1,6 @@
-"""analysis/from_torch.py: the translation of what PyTorch exported (NAME.nodes.json), its errors, and
-runs of the graph files against PyTorch's golden values. What needs PyTorch itself is skipped where
-there is none: run it with a Python that has it, transformers and h5py."""
+"""analysis/from_torch.py: translations of PyTorch's exports (NAME.nodes.json), its errors, and runs of the
+graph files against PyTorch's golden values. Tests that need PyTorch itself are skipped without it: run them
+with a Python that has it, transformers and h5py."""
 
 import importlib.util
 import io
@@ -38,7 +38,7 @@ def load(name):
 class LayoutTest(unittest.TestCase):
 
     def test_follows_numpy(self):
-        """Any chain of views, against the same chain on an array of places."""
+        """Compares any chain of views with the same chain on an array of places."""
         random = numpy.random.default_rng(1)
         sliced = merged = 0
         for _ in range(300):
@@ -110,7 +110,7 @@ class TranslationTest(unittest.TestCase):
                 self.assertEqual(text, (FOLDER / f"{name}.txt").read_text())
 
     def test_exchanges_values(self):
-        """From PyTorch to hidup and back, and each value at the place that the shapes say."""
+        """Values go from PyTorch to hidup and back, each at its place by the shapes."""
         for name in MODELS:
             with self.subTest(name):
                 nodes = load(name)
@@ -133,8 +133,8 @@ class TranslationTest(unittest.TestCase):
                                     or "wpe" in at, at)  # rows beyond the sequence
 
     def test_order_of_values(self):
-        """Of by_hand, rows are [head, query or key or value, within the head]; of vit, as the
-        convolution has them."""
+        """Rows of by_hand are [head, query or key or value, within the head]; those of vit are the
+        convolution's."""
         for model, name, shape, ordered in (
                 ("by_hand", "qkv.weight", (36, 12),
                  lambda weight: weight.reshape(3, 3, 4, 12).swapaxes(0, 1)),
@@ -156,7 +156,7 @@ def tokens():
 
 
 def embedded():
-    """Tokens as vectors of 6."""
+    """Returns tokens as vectors of 6."""
     return [tokens(), parameter("table", 9, 6),
             call("embedding", (2, 4, 6), weight=Ref("table"), indices=Ref("tokens"))]
 
@@ -168,7 +168,7 @@ def call(op, shape, name=None, **arguments):
 class ErrorTest(unittest.TestCase):
 
     def assert_refused(self, nodes, *words):
-        """The last node is, by name, operator, source and module."""
+        """Checks that the error names the last node: name, operator, source and module."""
         with self.assertRaises(NotSupported) as caught:
             translate(nodes, "model")
         last = nodes[-1]
@@ -180,7 +180,7 @@ class ErrorTest(unittest.TestCase):
                             "no operation")
 
     def test_functions(self):
-        """Of each element, and none of hidup's: told where they are made, not where used."""
+        """Functions of an element that hidup lacks are refused where they are made, not where used."""
         for op, word in (("gelu", "tanh form"), ("tanh", "none of relu, gelu, silu"),
                          ("abs", "none of")):
             made = call(op, (2, 4, 6), x=Ref("embedding"),
@@ -216,7 +216,7 @@ class ErrorTest(unittest.TestCase):
                                                normalized_shape=[6])], "weight and bias")
 
     def test_almost_rms_norm(self):
-        """Another mean, another root, no weight, something else divided."""
+        """Cases have another mean, another root, no weight, or another dividend."""
         def nodes(dim=(-1,), exponent=2, root="rsqrt", divided="embedding", weight="w"):
             return [*embedded(), parameter("w", 6),
                     call("pow", (2, 4, 6), x=Ref("embedding"), exponent=exponent),
@@ -236,7 +236,7 @@ class ErrorTest(unittest.TestCase):
                                                normalized_shape=[6])], "with a weight")
 
     def test_shared_in_two_forms(self):
-        """A weight, and its first rows as positions. Its transpose is the same parameter."""
+        """A weight and its first rows as positions are two parameters; its transpose is the same one."""
         twice = [*embedded(), parameter("w", 6, 6),
                  call("linear", (2, 4, 6), input=Ref("embedding"), weight=Ref("w")),
                  call("t", (6, 6), x=Ref("w")),
@@ -271,7 +271,7 @@ class ErrorTest(unittest.TestCase):
         self.assert_refused(self.attention(query=Ref("embedding")), "queries")
 
     def finished(self, nodes):
-        """The statements of a model that goes on with a head."""
+        """Returns the statements of a model that continues with a head."""
         nodes = [*nodes, call("transpose", (2, 4, 3, 2), x=Ref(nodes[-1].name), dim0=1, dim1=2),
                  call("reshape", (2, 4, 6), x=Ref("transpose")),
                  call("dropout", (2, 4, 6), input=Ref("reshape"), p=0.25, train=True),
@@ -292,7 +292,7 @@ class ErrorTest(unittest.TestCase):
                              ["dropout(block.part_2) {p=0.25} : f32[2, 4, 3, 2]"])
 
     def test_scaled_queries_and_an_empty_cache(self):
-        """As transformers has them: a factor before a view, and keys behind none."""
+        """As in transformers, a factor precedes a view, and keys follow an empty cache."""
         more = [call("mul", (2, 3, 4, 2), x=Ref("q"), other=0.5),
                 call("reshape", (6, 4, 2), "scaled", x=Ref("mul")),
                 call("reshape", (2, 3, 4, 2), "queries", x=Ref("scaled")),
@@ -307,7 +307,7 @@ class ErrorTest(unittest.TestCase):
 class RunTest(harness.RunTest):
 
     def test_golden_values(self):
-        """Losses and gradient norms of the first steps, and the first gradients, to 1e-5."""
+        """Compares losses and gradient norms of the first steps, and the first gradients, to 1e-5."""
         for at, name in enumerate(MODELS):
             with self.subTest(name):
                 run, gradients = self.folder / f"{name}.h5", self.folder / f"{name}.gradients.h5"
@@ -324,7 +324,7 @@ class RunTest(harness.RunTest):
 
 
     def test_the_deck_trains(self):
-        """What from_torch.py writes beside the graph, as it is."""
+        """from_torch.py's deck trains unchanged."""
         for name in MODELS:
             with self.subTest(name):
                 graph, loss = translate(load(name), name)
@@ -347,7 +347,7 @@ class ToolTest(harness.RunTest):
             stderr=subprocess.PIPE, text=True)
 
     def test_writes_the_graph_files(self):
-        """Up to the scales of random values."""
+        """The files are equal except for the scales of random values."""
         def without_scales(text):
             return re.sub(r"(uniform|normal)\([^)]*\)|^#.*", "", text)
 

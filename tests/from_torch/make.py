@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the files of this folder anew from zoo.py: of every model its nodes as PyTorch exports
-them, the graph file that they become, and the golden values of its deck.
+"""Makes the files of this folder anew from zoo.py: for every model its nodes as PyTorch exports them,
+the graph file made from them, and the golden values of its deck.
 
     make.py [MODEL ...]
 
-The golden values (of tests/golden's form, float64) are those of the model in PyTorch, with the
-initial values of hidup. Needs PyTorch 2.6 or later, transformers, numpy and PyYAML; only whoever
-changes analysis/torch_graph or zoo.py has to run it.
+The golden values (in the form of tests/golden, float64) are those of the model in PyTorch, with the
+initial values of hidup. Needs PyTorch 2.6 or later, transformers, numpy and PyYAML; run it only after
+a change of analysis/torch_graph or zoo.py.
 """
 
 import json
@@ -32,11 +32,11 @@ MODELS = ("gpt2", "bert", "encoder", "by_hand", "einsum", "vit", "rms")
 
 
 def initial_values(tensor, seed):
-    """Of a parameter of hidup, float32."""
+    """Returns the initial values of a parameter of hidup, float32."""
     kind, *scale = start_of(tensor)
     if kind in ("zeros", "ones"):
         return numpy.full(tensor.shape, kind == "ones", dtype=numpy.float32)
-    scale = numpy.float32(f"{scale[0]:.7g}")  # as the graph file has it
+    scale = numpy.float32(f"{scale[0]:.7g}")  # as written in the graph file
     if kind == "normal":
         return scale * normal(seed, "init/" + tensor.name, 0, tensor.shape)
     u = uniform(seed, "init/" + tensor.name, 0, tensor.shape)
@@ -44,7 +44,7 @@ def initial_values(tensor, seed):
 
 
 def loss_and_accuracy(model, x, targets):
-    """The accuracy is None where the model gives the loss alone."""
+    """Returns both; the accuracy is None where the model gives the loss alone."""
     result = WithOneResult(model)(x, *([targets] if takes_targets(model) else []))
     if result.ndim == 0:
         return result, None

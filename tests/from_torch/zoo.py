@@ -1,4 +1,4 @@
-"""Models of PyTorch in the ways people write them, for analysis/from_torch.py."""
+"""Models of PyTorch in common styles, for analysis/from_torch.py."""
 
 import math
 
@@ -28,7 +28,7 @@ def bert():
 
 
 class Encoder(nn.Module):
-    """PyTorch's own layers with the sequence in front, sinusoids, and the loss inside."""
+    """PyTorch's own layers with the sequence first, sinusoids, and the loss inside."""
 
     def __init__(self):
         super().__init__()
@@ -50,8 +50,8 @@ class Encoder(nn.Module):
 
 
 class ByHand(nn.Module):
-    """Attention from products, mask and softmax, heads of [query, key, value] each, SiLU by its
-    formula, positions that are a parameter, and several results."""
+    """Attention from products, mask and softmax, heads of [query, key, value] each, SiLU by its formula,
+    positions as a parameter, and several results."""
 
     def __init__(self):
         super().__init__()
@@ -81,8 +81,8 @@ class ByHand(nn.Module):
 
 
 class Einsum(nn.Module):
-    """Attention by einsum with a dimension for heads, then by PyTorch's module with a mask that is
-    added to the scores."""
+    """Attention by einsum with a dimension for heads, then by PyTorch's module with a mask added to the
+    scores."""
 
     def __init__(self):
         super().__init__()
@@ -113,7 +113,7 @@ def vit():
 
 
 class HandNorm(nn.Module):
-    """RMS norm as Meta's llama has it; `written`: 1 as transformers, 2 with a root and a quotient."""
+    """RMS norm as in Meta's llama; `written`: 1 as in transformers, 2 with a root and a quotient."""
 
     def __init__(self, written):
         super().__init__()

@@ -13,7 +13,7 @@ ODD_NAMES = ("missing.yaml", "", ".", "..", "/", "/dev/null", "/dev/zero", "pipe
 
 
 def options_of(rng, scene, command):
-    """Arguments for a command, and the files that they read but for the decks."""
+    """Returns arguments for a command, and the files that they read except the decks."""
     arguments, reads = [], []
     strategy = rng.choice((*STRATEGIES, "strategy.yaml", "strategy.yaml", "strategy.yaml"))
     if command in ("validate", "train") or (command == "explain" and rng.random() < 0.7):
@@ -40,13 +40,13 @@ def outputs_of(arguments):
 
 
 def run(case, command, arguments, **options):
-    """A run without ranks."""
+    """Runs hidup without ranks."""
     return case.run(command, *arguments, outputs=outputs_of(arguments),
                     json_out="--json" in arguments or "json" in arguments, **options)
 
 
 def check_written(case, decks):
-    """What a run wrote can be read."""
+    """Checks that a run's output files can be read."""
     if (case.folder / "new.yaml").exists() and case.rng.random() < 0.3:
         ran = case.run("validate", *decks, "--strategy", "new.yaml")
         if ran.code not in (0, 4):
@@ -71,7 +71,7 @@ def deck_arguments(rng, scene, command):
 
 
 def mutated_files(case, scenes, _):
-    """Files with random changes."""
+    """Runs on files with random changes."""
     rng = case.rng
     scene = rng.choice(scenes)
     files = files_of(case, scene)
@@ -92,7 +92,7 @@ def mutated_files(case, scenes, _):
 
 
 def random_keys(case, scenes, keys):
-    """Values at and beyond the ends of the keys' ranges, by --set or in the decks."""
+    """Sets values at and beyond the ends of the keys' ranges, by --set or in the decks."""
     rng = case.rng
     scene = rng.choice(scenes)
     case.write(files_of(case, scene))
@@ -105,7 +105,7 @@ def random_keys(case, scenes, keys):
 
 
 def whole_decks(case, _, keys):
-    """Decks with every key at random."""
+    """Runs on decks with every key at random."""
     rng = case.rng
     sections = {"model": {"layers": "2", "hidden": "12", "heads": "3", "sequence": "7",
                           "vocab": "30"},
@@ -135,7 +135,7 @@ def block(values, depth=1):
 
 
 def legal_decks(rng):
-    """Small decks that are mostly right, of any shape."""
+    """Returns small decks of any shape that are mostly right."""
     heads = rng.choice((1, 2, 3, 4))
     layers = rng.choice((1, 1, 2, 3))
     batch = rng.randint(1, 9)
@@ -161,7 +161,7 @@ def legal_decks(rng):
 
 
 def rules_by_operation(graph):
-    """{operation: names of its rules}, of what `hidup graph` prints."""
+    """Returns {operation: names of its rules} from the output of `hidup graph`."""
     rules, last = {}, None
     for line in graph.splitlines():
         if operation := re.match(r"([\w.]+) = ", line):
@@ -171,13 +171,13 @@ def rules_by_operation(graph):
     return rules
 
 
-# Of strategies, as they stand between double quotes.
+# Names of strategies, as written between double quotes.
 NAMES = ("a: b", "#", " ", "", "~", "null", "*a", "x # y", "[", "\xc3\xa9", "\xff", "\\e[1m",
          "a\\nb", "'", "\\\"", "node=dp,gpu=ps", "a" * 3000)
 
 
 def random_strategy(rng, text, rules, extents):
-    """The strategy file with other legal rules and storages."""
+    """Returns the strategy file with other legal rules and storages."""
     share = rng.choice((0.05, 0.3, 1.0))
 
     def operation(match):
@@ -209,7 +209,7 @@ def random_strategy(rng, text, rules, extents):
 
 
 def legal_strategies(case, *_):
-    """Any decks, and any strategy that is legal for them: valid, simulated, searched around."""
+    """Validates, simulates and searches around any legal strategy for any decks."""
     rng = case.rng
     case.write(legal_decks(rng))
     decks = ["model.yaml", "--cluster", "cluster.yaml"]
@@ -234,7 +234,7 @@ def legal_strategies(case, *_):
 
 
 def odd_files(case, scenes, _):
-    """Files that are none, and outputs that cannot be."""
+    """Runs with irregular input files, and with impossible outputs."""
     rng = case.rng
     scene = rng.choice(scenes)
     case.write({**files_of(case, scene), "empty.yaml": ""})
@@ -262,7 +262,7 @@ def odd_files(case, scenes, _):
         free = ["empty.yaml", "hints.yaml", "text.txt", "\xff.yaml"]
         free += ["strategy.yaml"] if "strategy.yaml" not in arguments else []
         if overwrite and name in free:
-            name = "new.yaml"  # what is no input of the run may be replaced
+            name = "new.yaml"  # a file that is no input may be replaced
         written = [name] if name in ("missing.yaml", "a\x1b[31mb.yaml", "-", "--", "new.yaml",
                                      "missing/missing.yaml", "\xff.yaml") else []
         case.run(command, *arguments, "--strategy-out", name, *overwrite, outputs=written)
@@ -274,7 +274,7 @@ def odd_files(case, scenes, _):
 
 
 def odd_command_lines(case, scenes, _):
-    """Options that are missing, there twice, unknown, or of another command."""
+    """Runs with options that are missing, repeated, unknown, or of another command."""
     rng = case.rng
     scene = rng.choice(scenes)
     case.write(files_of(case, scene))
@@ -292,14 +292,14 @@ def odd_command_lines(case, scenes, _):
         else:
             arguments[at:at + rng.randrange(2)] = [rng.choice(words)]
     if "train" in arguments or "profile" in arguments or "doctor" in arguments:
-        arguments += ["--odd"]  # a run that is none would begin
+        arguments += ["--odd"]  # else a right command line would start a run
     written = [after for option, after in zip(arguments, arguments[1:])
                if option == "--strategy-out"]
     case.run(*arguments, outputs=written)
 
 
 def small_runs(case, scenes, _):
-    """Training of a step or two, or a profile, with changed files; rarely on two ranks."""
+    """Trains a step or two, or profiles, with changed files; rarely on two ranks."""
     rng = case.rng
     scene = rng.choice([scene for scene in scenes if scene.trains])
     ranks = 2 if rng.random() < 0.15 else 0
@@ -312,11 +312,11 @@ def small_runs(case, scenes, _):
     if rng.random() < 0.7:
         files[name] = mutate(rng, files[name], [files["model.yaml"], files["cluster.yaml"]])
     case.write(files)
-    # Sizes stay: a large model that fits may train as long as it wants, and so may 4096 threads.
+    # Sizes stay: a large model that fits may train for any time, and so may 4096 threads.
     settings = [f"{section}.{key}={found[1]}" for key, found in sizes.items() if found
                 for section in ["train" if key == "batch" else
                                 "model.moe" if key == "experts" else "model"]]
-    if rng.random() < 0.8:  # else: its own one is measured, which takes longer
+    if rng.random() < 0.8:  # else its own one is measured, which takes longer
         settings.append("cluster.profile=none")
     settings += ["train.steps=2", "cluster.mesh=[{name: ranks, size: auto}]",
                  "cluster.device.threads=1"]
@@ -325,6 +325,6 @@ def small_runs(case, scenes, _):
              ranks=ranks, outputs=["new.h5"])
 
 
-# How often each kind comes.
+# The weight of each kind.
 KINDS = {mutated_files: 40, random_keys: 22, whole_decks: 8, legal_strategies: 10, odd_files: 6,
          odd_command_lines: 6, small_runs: 3}

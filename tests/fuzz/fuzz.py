@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Runs hidup on decks, strategies, hints, graphs, profiles and command lines that are changed at
-random, and says which runs ended as no run should.
+"""Runs hidup on decks, strategies, hints, graphs, profiles and command lines with random changes, and
+reports the runs that ended as no run should.
 
     tests/fuzz/fuzz.py --seed 1 --runs 20000
 
-A run ends within 10 s with exit code 0, 2, 3, 4 or 6 (8 where the message says that this build
-lacks what a deck asks for), prints a line of error unless it is 0, and no control bytes; it leaves
-its inputs as they are, and whole outputs or none. Case N of a seed is always the same:
+A run must end within 10 s with exit code 0, 2, 3, 4 or 6 (8 where the message says that this build
+lacks a feature of the deck). It prints a line of error unless the code is 0, and no control bytes; it
+leaves its inputs unchanged, and whole outputs or none. Case N of a seed is always the same:
 
     tests/fuzz/fuzz.py --seed 1 --case N
 
-The files of what was found are kept, as they were before the run, in out/fuzz/SEED/CASE-RUN, with
-the command. Exit code 1: something was found.
+The files of a finding are stored, as they were before the run, in out/fuzz/SEED/CASE-RUN, with the
+command. Exits with 1 if there is a finding.
 """
 
 import argparse
@@ -105,10 +105,10 @@ class Fuzzer:
             return
         with concurrent.futures.ThreadPoolExecutor(self.options.jobs) as pool:
             for worker in [pool.submit(self.work) for _ in range(self.options.jobs)]:
-                worker.result()  # raises what the worker did
+                worker.result()  # raises the worker's error
 
     def try_slow_ones_again(self):
-        """A run that took too long on a busy machine counts only if it does alone."""
+        """A run that took too long on a busy machine counts only if it does so alone."""
         left = []
         for finding in self.findings:
             if finding.ran.code is None:

@@ -1,5 +1,4 @@
-"""The fuzzer finds what it is for, seen on programs that do it; and a short run of it finds nothing
-in hidup."""
+"""The fuzzer finds faults of programs that have them; a short run of it finds none in hidup."""
 
 import os
 import pathlib
@@ -19,7 +18,7 @@ SAYS_WHY = 'echo "hidup: error: d.yaml:1:2: wrong" >&2; exit 2'
 
 
 class FakeTest(unittest.TestCase):
-    """Runs of a shell script in hidup's place."""
+    """Runs a shell script in hidup's place."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="hidup-fuzz-test-")
@@ -68,7 +67,7 @@ class FakeTest(unittest.TestCase):
                          ["ran longer than the time limit"])
 
     def test_memory_limit(self):
-        # The shell cannot even start a program then, and says so.
+        # The shell then cannot even start a program, and reports it.
         found = self.findings("/bin/true || exit 70", memory=1 << 20)
         self.assertEqual(len(found), 1)
 

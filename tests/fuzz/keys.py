@@ -1,5 +1,5 @@
-"""The decks' keys, from `hidup validate --keys`, with values at both ends of their ranges, just
-beyond them, and of other kinds."""
+"""The decks' keys, from `hidup validate --keys`, with values at both ends of their ranges, just beyond them,
+and of other kinds."""
 
 import re
 import typing
@@ -18,7 +18,7 @@ def parse_reference(markdown):
 
 
 def around(number):
-    """A whole number's neighbours."""
+    """Returns a whole number and its neighbours."""
     return [str(number + step) for step in (-1, 0, 1)]
 
 
@@ -38,7 +38,7 @@ def amounts(allowed, unit):
 
 
 def typical_values(key):
-    """Values of the key's kind, within and beyond its range."""
+    """Returns values of the key's kind, within and beyond its range."""
     allowed = key.allowed
     if allowed.startswith("an integer"):
         values = integers(allowed)
@@ -64,7 +64,7 @@ def typical_values(key):
 
 
 def inner_value(rng, key):
-    """Somewhere between the ends of a range, rather at the lower one."""
+    """Returns a number between the ends of a range, mostly near the lower one."""
     ends = re.search(r"from (\d+)([A-Za-z]*) to (?:below )?([\d.e+]+)([A-Za-z]*)", key.allowed)
     if not ends or ends[2] != ends[4]:
         return rng.choice(typical_values(key))
@@ -89,7 +89,7 @@ def value_for(rng, key):
 
 
 def mesh_value(rng):
-    """Axes, mostly few and small."""
+    """Returns axes, mostly few and small."""
     count = rng.choice((0, 1, 1, 2, 2, 3, 3, 4, 8))
     axes = []
     for number in range(count):
@@ -109,7 +109,7 @@ def mesh_value(rng):
 
 
 def trace_value(rng):
-    """A link's bandwidths in time."""
+    """Returns a link's bandwidths over time."""
     phases = [f"{{for: {rng.choice(('1us', '10ms', '1h', '0s', '1e-320s'))}, "
               f"bandwidth: {rng.choice(('1', '10', '1e-320', '1e9'))}GB/s}}"
               for _ in range(rng.choice((0, 1, 2, 5)))]
@@ -117,7 +117,7 @@ def trace_value(rng):
 
 
 def devices_value(rng):
-    """Devices, mostly few."""
+    """Returns devices, mostly few."""
     devices = [f"{{count: {rng.choice(('1', '1', '2', '3', '0', '1000000'))}, "
                f"flops: {rng.choice(('1', '5', '1e-9', '1e300'))}TFLOPS}}"
                for _ in range(rng.choice((0, 1, 2, 2, 3)))]
@@ -125,7 +125,7 @@ def devices_value(rng):
 
 
 def random_settings(rng, keys):
-    """Arguments --set of random keys; rarely of a key that there is not."""
+    """Returns arguments --set of random keys; rarely of an unknown key."""
     arguments = []
     for _ in range(rng.choices((1, 2, 3, 6), (12, 3, 2, 1))[0]):
         key = rng.choice(keys)

@@ -1,6 +1,6 @@
 """Changes texts at random, as people, editors and broken disks do, and worse.
 
-Texts are str of which each character is a byte (Latin-1), so that any file is one.
+Texts are str with a byte per character (Latin-1), so that any file is one.
 """
 
 import re
@@ -29,7 +29,7 @@ def replace(text, start, end, new):
 
 
 def pick(rng, pattern, text):
-    """Start and end of one match, or None."""
+    """Returns start and end of one match, or None."""
     found = [match.span() for match in pattern.finditer(text)]
     return rng.choice(found) if found else None
 
@@ -88,7 +88,7 @@ def misspell(rng, text, _):
 
 
 def change_value(rng, text, others):
-    """What stands behind a colon: nothing, or another thing, or another key's value."""
+    """Replaces the value after a colon by nothing, another text, or another key's value."""
     value = re.compile(r"(?<=: )[^\n#{}\[\],]+")
     where = pick(rng, value, text)
     if not where:
@@ -103,7 +103,7 @@ def change_value(rng, text, others):
 
 
 def change_key(rng, text, others):
-    """A key gets another key's name, is there twice, or is gone."""
+    """Renames a key like another one, repeats it, or removes it."""
     key = re.compile(r"[A-Za-z_][\w.]*(?=:)")
     where = pick(rng, key, text)
     other = rng.choice((text, *others))
@@ -124,10 +124,10 @@ def move_lines(rng, text, others):
     count = min(rng.choice((1, 1, 1, 2, 5)), len(lines) - at)
     block = lines[at:at + count]
     kind = rng.randrange(5)
-    if kind != 0:  # 0: there twice
+    if kind != 0:  # 0: repeated
         del lines[at:at + count]
     if kind == 1:
-        return "\n".join(lines)  # gone
+        return "\n".join(lines)  # removed
     if kind == 2:
         block = ["  " + line for line in block]
     if kind == 3:
@@ -153,7 +153,7 @@ def change_bytes(rng, text, _):
 
 
 def blow_up(rng, text, _):
-    """Very deep, very long, or very many."""
+    """Inserts very deep, very long, or very many elements."""
     at = rng.randrange(len(text) + 1)
     size = rng.choice((100, 1000, 20000))
     piece = rng.choice(("[" * size, "{a: " * size, "a" * size, "9" * size, "- " * size, "1," * size,
@@ -173,7 +173,7 @@ MUTATIONS = {change_number: 10, change_unit: 2, change_word: 5, swap_words: 3, b
 
 
 def mutate(rng, text, others):
-    """The text with one or more changes; others: texts of which pieces may be borrowed."""
+    """Returns the text with one or more changes; others: texts from which pieces may be borrowed."""
     for _ in range(rng.choices((1, 2, 3, 6), (6, 3, 2, 1))[0]):
         change = rng.choices(list(MUTATIONS), list(MUTATIONS.values()))[0]
         text = change(rng, text, others or [text])

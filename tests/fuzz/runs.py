@@ -1,4 +1,4 @@
-"""Runs the program under test on the files of a folder, and says what is wrong with its end."""
+"""Runs the program under test on the files of a folder, and reports a wrong end."""
 
 import json
 import os
@@ -18,12 +18,12 @@ import typing
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 
 ALLOWED_CODES = (0, 2, 3, 4, 6, 9)
-NOT_BUILT = 8  # a deck may ask for what this build has not: allowed where the message says so
+NOT_BUILT = 8  # a deck may need a feature that this build lacks; the message must say so
 NOT_BUILT_WORDS = re.compile(r"built for|built without|no CUDA|NCCL")
 LONGEST_LINE = 2000  # characters of a line of standard error
 MOST_ERROR_TEXT = 100_000  # characters of all of it
 
-CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")  # but for tabs and newlines
+CONTROL = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")  # except tabs and newlines
 
 
 class Limits(typing.NamedTuple):
@@ -48,17 +48,17 @@ class Ran(typing.NamedTuple):
 class Finding(typing.NamedTuple):
     what: str
     ran: Ran
-    kept: pathlib.Path  # a folder with the files as they were before, and the command
+    kept: pathlib.Path  # a folder with the files from before the run, and the command
 
     def kind(self):
-        """Findings that look alike have the same."""
+        """Returns the same text for findings that look alike."""
         exited = self.what.startswith("exit code")
         first = (self.ran.error_lines() or [""])[0] if exited else ""
         return f"{self.what} {re.sub(r'[0-9][0-9.e+-]*', '#', first)[:120]}"
 
 
 def environment(scratch):
-    """What jobs/environment.sh sets, a cache of its own, and none of a launcher's marks."""
+    """Returns jobs/environment.sh's variables with a separate cache and without a launcher's variables."""
     script = SOURCE / "jobs" / "environment.sh"
     text = subprocess.run(["bash", "-c", 'source "$0" && env -0', script], check=True,
                           stdout=subprocess.PIPE).stdout.decode()
@@ -69,7 +69,7 @@ def environment(scratch):
 
 
 def look(folder):
-    """{name: what is there}: bytes of a file, "folder", "pipe" or the target of a link."""
+    """Returns {name: content}: bytes of a file, "folder", "pipe" or the target of a link."""
     found = {}
     for path in sorted(folder.rglob("*")):
         mode = path.lstat().st_mode
@@ -84,7 +84,7 @@ def look(folder):
 
 
 def lay_out(files, folder):
-    """Makes what look() saw."""
+    """Recreates the files that look() saw."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ def lay_out(files, folder):
 
 
 class Runner:
-    """Starts runs, of which each has the limits; thread-safe."""
+    """Starts runs with the limits each; thread-safe."""
 
     def __init__(self, binary, scratch, limits):
         self.binary = str(binary)
@@ -109,7 +109,7 @@ class Runner:
         self._lock = threading.Lock()
 
     def command(self, arguments, ranks):
-        # A run whose parent was killed ends, too, when its time on a core is used up.
+        # If its parent is killed, a run still ends when it has used up its CPU time.
         cpu_seconds = 1 + int(self.limits.seconds * (os.cpu_count() + 2))
         memory = [f"--as={self.limits.memory}"] if self.limits.memory else []
         launcher = ["mpirun", "-n", str(ranks)] if ranks else []
@@ -151,7 +151,7 @@ def content_of(file):
 
 
 def wait_for(pid, seconds):
-    """Whether the process ends in time."""
+    """Returns true if the process ends in time."""
     descriptor = os.pidfd_open(pid)
     try:
         return bool(select.select([descriptor], [], [], seconds)[0])
@@ -160,13 +160,13 @@ def wait_for(pid, seconds):
 
 
 class Expected(typing.NamedTuple):
-    """What a run may do, beyond what every run may."""
+    """Permissions of a run beyond those of every run."""
     outputs: tuple = ()  # files that it writes
-    json: bool = False  # of standard output
+    json: bool = False  # standard output is JSON
 
 
 def complaints(ran, before, after, expected):
-    """What is wrong with how a run ended; a list of texts."""
+    """Returns a list of texts about a run's wrong end."""
     found = (wrong_code(ran), wrong_stderr(ran),
              wrong_stdout(ran, expected) if ran.code == 0 else "",
              wrong_files(ran, before, after, expected))
@@ -236,13 +236,13 @@ def is_complete(name, content):
         return False
     if not name.endswith(".h5"):
         return content.endswith(b"\n")
-    # HDF5's superblock, version 3: nobody writes the file, and its end is where it should be.
+    # In HDF5's superblock, version 3: the file is not open for writing, and its end is right.
     return (content.startswith(b"\x89HDF\r\n\x1a\n\x03") and content[11] == 0
             and struct.unpack_from("<Q", content, 28)[0] == len(content))
 
 
 class Case:
-    """One case: files in a folder of its own, and what was found with them."""
+    """One case: files in a folder of its own, and its findings."""
 
     def __init__(self, runner, number, rng, folder, keep):
         self.rng = rng
@@ -274,7 +274,7 @@ class Case:
         return ran
 
     def complain(self, what, ran):
-        """What a case sees for itself."""
+        """Reports a problem that the case itself found."""
         self._keep_findings([what], look(self.folder), ran)
 
     def _keep_findings(self, found, files, ran):

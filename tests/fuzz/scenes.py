@@ -1,5 +1,5 @@
-"""What cases start from: decks as shipped and others, with data, and the strategy files, hints and
-graphs that hidup makes of them."""
+"""Starting points of cases: shipped decks and others, with data, and strategy files, hints and graphs that
+hidup makes from them."""
 
 import pathlib
 import random
@@ -44,7 +44,7 @@ MODELS = {
              "train: {batch: 3, steps: 1, overlap: off}\n",
 }
 
-# (model, cluster, ranks of an axis of size auto); several times: more cases.
+# (model, cluster, ranks of an axis of size auto); repeated ones get more cases.
 SCENES = [("dense", "one axis", 4), ("dense", "two axes", 6), ("experts", "one axis", 3),
           ("experts", "three axes", 12), ("gpt", "two axes", 4), ("gpt", "one axis", 2),
           ("words", "one axis", 2), ("experts", "measured", 2), ("dense", "measured", 2),
@@ -88,7 +88,7 @@ def cluster_text(name):
 
 
 def hints_of(rng, strategy):
-    """Some of a strategy file, with patterns."""
+    """Returns hints with parts of a strategy file, and patterns."""
     head, _, rest = strategy.partition("operations:\n")
     operations, _, parameters = rest.partition("parameters:\n")
     pick = [line for line in operations.splitlines() if rng.random() < 0.3]
@@ -108,7 +108,7 @@ def base_arguments(scene):
 
 
 def make_scene(model, cluster, ranks, case):
-    """case: where hidup runs to make the files."""
+    """Returns a scene; case: runs hidup to make the files."""
     rng = case.rng
     scene = Scene({"model.yaml": model_text(model), "cluster.yaml": cluster_text(cluster),
                    "text.txt": text_data(), "tokens.bin": token_data(),
@@ -130,7 +130,7 @@ def make_scene(model, cluster, ranks, case):
 
 
 def graph_deck(scene):
-    """The scene with its model as a graph file."""
+    """Returns the scene's files with its model as a graph file."""
     if "graph.txt" not in scene.files:
         return scene.files
     deck = scene.files["model.yaml"]

@@ -3,8 +3,8 @@
 
     check_golden.py GOLDEN.json RUN.h5 GRADIENTS.h5
 
-RUN.h5 is the timing file and GRADIENTS.h5 what --dump-gradients wrote. Prints the worst
-difference of each kind; exits 1 if one is beyond TOLERANCE or if anything is missing or extra.
+RUN.h5 is the timing file, and GRADIENTS.h5 the output of --dump-gradients. Prints the worst
+difference of each kind; exits with 1 if one is beyond TOLERANCE or a value is missing or extra.
 """
 
 import json
@@ -13,15 +13,15 @@ import sys
 import h5py
 import numpy as np
 
-# Relative. hidup computes in float32 (epsilon 1.2e-7), the golden values are float64.
+# The tolerance is relative. hidup computes in float32 (epsilon 1.2e-7), the golden values are float64.
 TOLERANCE = 1e-5
-# A gradient that is zero, or far below the others, is only compared relative to this share of
-# the largest gradient of all: what it really is may be rounding of larger terms that cancel.
+# A gradient that is zero or far below the others is compared relative to this share of the largest gradient
+# of all: its value may be the rounding of larger terms that cancel.
 FLOOR = 1e-3
 
 
 def compare_steps(name, expected, found):
-    """Worst relative difference over the steps, with its description."""
+    """Returns the worst relative difference over the steps, with its description."""
     expected, found = np.array(expected), np.asarray(found, dtype=np.float64)
     if found.shape != expected.shape:
         return np.inf, f"{name}: {len(expected)} steps expected, found {found.shape}"
@@ -32,7 +32,7 @@ def compare_steps(name, expected, found):
 
 
 def compare_accuracy(expected, run):
-    """Worst difference over the steps, with its description; without an expectation there is none."""
+    """Returns the worst difference over the steps, with its description; 0 where none is expected."""
     if ("accuracy" in run["iterations"]) != (expected is not None):
         return np.inf, "accuracy: " + ("not expected" if expected is None else "missing")
     if expected is None:
@@ -42,7 +42,7 @@ def compare_accuracy(expected, run):
 
 
 def compare_experts(golden, run):
-    """Loads of the experts must be equal: 0 or infinite, with its description."""
+    """Returns 0 where the experts' loads are equal, else infinity, with a description."""
     if ("experts" in run) != (golden is not None):
         return np.inf, "experts: " + ("not expected" if golden is None else "missing")
     if golden is None:
@@ -59,7 +59,7 @@ def compare_experts(golden, run):
 
 
 def compare_gradients(golden, file):
-    """Per parameter: max |difference| / max |expected|. Worst value with its description."""
+    """Returns the worst max |difference| / max |expected| of a parameter, with its description."""
     expected = {n: np.array(g["values"]).reshape(g["shape"]) for n, g in golden.items()}
     missing, extra = sorted(expected.keys() - file.keys()), sorted(file.keys() - expected.keys())
     if missing or extra:

@@ -17,8 +17,8 @@ SYNTHETIC = 50000  # images
 
 
 def synthetic_record(seed, index):
-    """Image `index` as CIFAR-10's binary files have it: the class, then pixels by channel, row and
-    column; uint8 [3073]."""
+    """Returns image `index` in the form of CIFAR-10's binary files: the class, then pixels by channel, row
+    and column; uint8 [3073]."""
     values = CHANNELS * SIDE**2
     random = words(seed, "data/images", index, 1 + values // 4)
     label = int(random[0] * np.uint64(CLASSES) >> SHIFT)
@@ -30,8 +30,8 @@ def synthetic_record(seed, index):
 
 
 def patches(records):
-    """The pixels of records, [n, PATCHES, PATCH_VALUES] in -1 .. 1: patches row by row, in a patch
-    by channel, row and column."""
+    """Returns the pixels of records, [n, PATCHES, PATCH_VALUES] in -1 .. 1: patches row by row, each by
+    channel, row and column."""
     across = SIDE // PATCH
     pixels = records[:, 1:].reshape(-1, CHANNELS, across, PATCH, across, PATCH)
     cut = pixels.transpose(0, 2, 4, 1, 3, 5).reshape(-1, PATCHES, PATCH_VALUES)
@@ -39,7 +39,7 @@ def patches(records):
 
 
 def shuffled(seed, epoch, size, index):
-    """Where sample `index` of an epoch is: the Permutation of src/train/batches.h."""
+    """Returns the place of sample `index` of an epoch: the Permutation of src/train/batches.h."""
     half = 0
     while 1 << (2 * half) < size:
         half += 1

@@ -4,15 +4,14 @@
     make_golden.py DECK.yaml GOLDEN.json
 
 The models are written with PyTorch in float64 (models.py); parameters, dropout masks, tokens and
-images (images.py) come from Philox in numpy (philox.py). Needs Debian's python3-torch (1.13) and python3-yaml; only
-whoever changes a model's definition has to run it.
+images (images.py) come from Philox in numpy (philox.py). Needs Debian's python3-torch (1.13) and
+python3-yaml; run it only after a change of a model's definition.
 
 GOLDEN.json: losses and norms of the gradient (before clipping) of every step, and the gradients
-of step 1 (before clipping) by parameter, {"shape": [...], "values": [row-major]}. Of images also
-the accuracy of every step. With experts
-also how many tokens chose each of them and how many of these were dropped, [steps, layers with
-experts, experts], and the routers' own losses of every step where they have a weight; the gradients
-are of all losses, the loss is without them.
+of step 1 (before clipping) by parameter, {"shape": [...], "values": [row-major]}. Models of images
+also have the accuracy of every step. Models with experts also have the numbers of tokens that chose
+each expert and of those that were dropped, [steps, layers with experts, experts], and every step's
+router losses that have a weight; the gradients are of all losses, the loss is without them.
 """
 
 import json
@@ -31,7 +30,7 @@ ROUTER_LOSSES = {"balance_loss", "z_loss"}
 
 
 def synthetic_batch(deck, step):
-    """Tokens and targets, [batch, sequence] each, of a step counted from 1."""
+    """Returns tokens and targets, [batch, sequence] each, of a step counted from 1."""
     batch, sequence = deck["train"]["batch"], deck["model"]["sequence"]
     rows = [
         words(deck["train"]["seed"], "data/synthetic", (step - 1) * batch + i, sequence + 1)
@@ -43,7 +42,7 @@ def synthetic_batch(deck, step):
 
 
 def synthetic_images(deck, step):
-    """Patches [batch, patches, values] and targets [batch] of a step counted from 1."""
+    """Returns patches [batch, patches, values] and targets [batch] of a step counted from 1."""
     batch, seed = deck["train"]["batch"], deck["train"]["seed"]
     assert step * batch <= images.SYNTHETIC, "the first epoch only"
     records = np.stack([
@@ -55,7 +54,7 @@ def synthetic_images(deck, step):
 
 
 def make_optimizer(parameters, train):
-    """AdamW; weight decay acts on matrices only, not on biases and norms."""
+    """Returns AdamW; weight decay acts on matrices only, not on biases and norms."""
     decays = [n for n in parameters if n.endswith(".weight") and "norm" not in n]
     groups = [
         {"params": [parameters[n] for n in decays], "weight_decay": train["weight_decay"]},
@@ -104,7 +103,7 @@ def run(deck, dtype=torch.float64):
 
 
 def write(golden, name):
-    """One line per parameter, so that changes can be read."""
+    """Writes one line per parameter, so that diffs are readable."""
     def numbers(values):
         return "[" + ", ".join(f"{value:.12g}" for value in values) + "]"
 

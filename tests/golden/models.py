@@ -13,8 +13,8 @@ from philox import normal, uniform
 class Bert:
     """A post-norm transformer with causal attention; `parameters` by name.
 
-    loss() takes what a step reads, the targets and the step.
-    create_feed_forward() and feed_forward() are the half of a block that comes after attention.
+    loss() takes a step's inputs, the targets and the step.
+    create_feed_forward() and feed_forward() are the half of a block after attention.
     """
 
     causal = True
@@ -27,7 +27,7 @@ class Bert:
         self.create_parameters()
 
     def create(self, name, shape, bound=None, value=0.0):
-        """Uniform in [-bound, bound) in float32, or constant."""
+        """Creates a parameter: uniform in [-bound, bound) in float32, or constant."""
         if bound is None:
             data = np.full(shape, value, dtype=np.float32)
         else:
@@ -67,7 +67,7 @@ class Bert:
         self.create_inner(at + "down", (ffn, hidden), (hidden,))
 
     def create_inner(self, name, weight, bias=None):
-        """Of a feed-forward network, an expert or a router."""
+        """Creates the parameters of a feed-forward network, an expert or a router."""
         bound = 1 / math.sqrt(weight[-2])
         self.create(name + ".weight", weight, bound)
         if bias is not None:
@@ -101,7 +101,7 @@ class Bert:
         return self.dropout(at + "activation_dropout", F.relu(x), step)
 
     def positions(self, sequence):
-        """Sinusoids (Vaswani et al. 2017, section 3.5)."""
+        """Returns sinusoids (Vaswani et al. 2017, section 3.5)."""
         hidden = self.model["hidden"]
         table = torch.zeros(sequence, hidden, dtype=torch.float64)
         position = torch.arange(sequence, dtype=torch.float64)
@@ -133,8 +133,8 @@ class Bert:
 
 
 class Gpt(Bert):
-    """GPT-2: pre-norm blocks with GELU (tanh form), learned positions, a last layer norm, and a
-    head whose weight is the embedding."""
+    """GPT-2: pre-norm blocks with GELU (tanh form), learned positions, a last layer norm, and a head that
+    shares the embedding's weight."""
 
     DEVIATION = 0.02
 
@@ -185,8 +185,8 @@ class Gpt(Bert):
 
 
 class Llama(Gpt):
-    """Llama: RMS norms, rotary positions in the order of the public code, heads that share keys and
-    values, SwiGLU, no biases, a head of its own or tied."""
+    """Llama: RMS norms, rotary positions in the order of the public code, heads that share keys and values,
+    SwiGLU, no biases, a head of its own or tied."""
 
     def before_residual(self):
         return self.DEVIATION
@@ -244,7 +244,7 @@ class Llama(Gpt):
         return torch.einsum("bgnsd,gndh->bsh", y, p[at + "out.weight"])
 
     def turn(self, x):
-        """x: [.., sequence, head]; the channels j and j + head/2 turn by p theta^(-2j/head)."""
+        """Turns the channels j and j + head/2 by p theta^(-2j/head); x: [.., sequence, head]."""
         half = self.head // 2
         frequency = self.model.get("rope_theta", 10000) ** (
             -torch.arange(half, dtype=torch.float64) / half)
@@ -287,12 +287,11 @@ class Vit(Bert):
 
 
 class Experts:
-    """Before a family among a class's bases: every so many blocks have experts. GShard (Lepikhin
-    et al. 2020) with the router top2, Switch (Fedus et al. 2021) with top1. `auxiliary` is what is
-    minimised beside the loss, `router_losses` its parts without their weights."""
+    """Precedes a family among a class's bases: blocks at regular intervals get experts. GShard (Lepikhin et
+    al. 2020) with the router top2, Switch (Fedus et al. 2021) with top1. `auxiliary` is minimised beside the
+    loss; `router_losses` has its parts without their weights."""
 
-    # Logits that differ by less could be ordered otherwise in float32: the golden values of such
-    # a deck would depend on rounding.
+    # float32 could order closer logits differently, and golden values would depend on rounding.
     MARGIN = 1e-3
 
     def __init__(self, model, seed, dtype):
@@ -325,8 +324,8 @@ class Experts:
         return super().loss(tokens, targets, step)
 
     def add_router_losses(self, logits, chosen):
-        """Of one layer: Switch's equations 4 to 6, or GShard's algorithm 1, which counts first
-        choices only; ST-MoE's equation 5 (Zoph et al. 2022)."""
+        """Adds the losses of one layer: Switch's equations 4 to 6, or GShard's algorithm 1, which counts
+        first choices only; ST-MoE's equation 5 (Zoph et al. 2022)."""
         experts, counted = self.experts, chosen[..., :1] if self.gshard else chosen
         fraction = F.one_hot(counted, experts).to(self.dtype).mean((0, 1, 2))
         product = fraction * logits.softmax(-1).mean((0, 1))
@@ -348,7 +347,7 @@ class Experts:
             gates = gates / gates.sum(-1, keepdim=True)
         self.add_router_losses(logits, chosen)
 
-        # Of every choice that was kept: its sequence, position and number, and its row.
+        # Sequence, position, number and row of every choice that has a slot.
         b, s, c = (slots < self.capacity).nonzero(as_tuple=True)
         row = (chosen[b, s, c], b, slots[b, s, c])
         buffer = torch.zeros(self.experts, batch, self.capacity, hidden, dtype=self.dtype)
@@ -368,9 +367,9 @@ class Experts:
         return self.dropout(at + "dropout", y, step)
 
     def route(self, logits):
-        """The experts that tokens choose and the slots that the choices ask for, both [batch,
-        sequence, choices]; a slot beyond the capacity is not had. All first choices of a
-        sequence, by position, come before all second choices."""
+        """Returns the experts that tokens choose and the slots of these choices, both [batch, sequence,
+        choices]; slots beyond the capacity do not exist. All first choices of a sequence, by position,
+        precede all second choices."""
         values, order = logits.sort(dim=-1, descending=True, stable=True)
         gaps = values[..., :self.choices] - values[..., 1:self.choices + 1]
         assert gaps.min() > self.MARGIN, f"logits {gaps.min():.1e} apart: change the seed"
@@ -399,6 +398,6 @@ class LlamaMoe(Experts, Llama):
     pass
 
 
-# Dense, with experts.
+# Classes of dense models and of models with experts.
 FAMILIES = {"bert": (Bert, BertMoe), "gpt": (Gpt, GptMoe), "vit": (Vit, VitMoe),
             "llama": (Llama, LlamaMoe)}

@@ -9,7 +9,7 @@ SHIFT = np.uint64(32)
 
 
 def philox(counter_low, counter_high, key):
-    """Philox4x32-10 of 64-bit counter halves: words as uint64 [..., 4]."""
+    """Returns Philox4x32-10 of 64-bit counter halves: words as uint64 [..., 4]."""
     low, high, key = (np.asarray(x, dtype=np.uint64) for x in (counter_low, counter_high, key))
     c0, c1, c2, c3 = low & U32, low >> SHIFT, high & U32, high >> SHIFT
     k0, k1 = key & U32, key >> SHIFT
@@ -30,7 +30,7 @@ def fnv1a(text):
 
 
 def words(seed, purpose, step, count, first=0):
-    """Words first .. first + count - 1 of random_stream(seed, purpose, step); first: of four."""
+    """Returns words first .. first + count - 1 of random_stream(seed, purpose, step); 4 divides first."""
     mixed = philox(fnv1a(purpose), 0, seed)
     key = (mixed[1] << SHIFT) | mixed[0]
     blocks = np.uint64(first // 4) + np.arange((count + 3) // 4, dtype=np.uint64)
@@ -38,20 +38,20 @@ def words(seed, purpose, step, count, first=0):
 
 
 def uniform(seed, purpose, step, shape):
-    """float32 in [0, 1) by global row-major index."""
+    """Returns float32 in [0, 1) by global row-major index."""
     top = words(seed, purpose, step, math.prod(shape)) >> np.uint64(8)
     return top.astype(np.float32).reshape(shape) * np.float32(2.0**-24)
 
 
 def normal(seed, purpose, step, shape):
-    """float32 with mean 0 and variance 1, by Box and Muller, by global row-major index."""
+    """Returns float32 with mean 0 and variance 1, by Box and Muller, by global row-major index."""
     pairs = words(seed, purpose, step, 2 * math.prod(shape)).reshape(-1, 2).astype(np.float64)
     radius = np.sqrt(-2 * np.log((pairs[:, 0] + 1) * 2.0**-32))
     return (radius * np.cos(2 * np.pi * pairs[:, 1] * 2.0**-32)).astype(np.float32).reshape(shape)
 
 
 def check_generator():
-    """Known answers: Random123's kat_vectors for philox4x32-10, and FNV-1a's own."""
+    """Checks known answers: Random123's kat_vectors for philox4x32-10, and FNV-1a's own."""
     answers = [
         ((0, 0, 0), "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
         ((2**64 - 1, 2**64 - 1, 2**64 - 1), "408f276d 41c83b0e a20bc7c6 6d5451fd"),

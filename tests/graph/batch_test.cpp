@@ -22,7 +22,7 @@ TEST(Batch, CanBeSplitWhereEverythingComesFromTheInputs) {
   EXPECT_EQ(batch_obstacle(graph), "");
 }
 
-// Buffers have the batch behind the experts, and operations that read them expect it there.
+// Buffers have the batch after the experts, and their readers expect it there.
 constexpr const char* kBuffer =
     "parameter r : f32[8, 4] = zeros\n"
     "x = embedding(tokens, table)\nlogits = matmul(x, r)\n"
@@ -67,12 +67,12 @@ TEST(Batch, CannotBeSplitWhereAnOperationDoesNotTakeItForTheBatch) {
            Obstacle{"parameter w : f32[8, 8] = zeros\nparameter b : f32[8] = zeros\n"
                     "x = embedding(tokens, table)\nv = bias(w, b)\ny = matmul(x, v)\n",
                     "v has the parameter w as x"},
-           // The columns happen to be as many as the sequences that the product sums over.
+           // The number of columns equals the number of sequences that the product sums over.
            Obstacle{"parameter w : f32[4, 6, 8, 4, 6, 8] = zeros\nx = embedding(tokens, table)\n"
                     "y = matmul(x, w) {contract=3}\n",
                     "no dimension of y is the batch"},
            Obstacle{rows + "z = positions(rows)\n", "z takes dimension 0 of rows for the batch"},
-           // As many experts as sequences, so that the shapes fit.
+           // There are as many experts as sequences, so the shapes fit.
            Obstacle{rows + "input others : f32[4, 4, 8]\nz = add(others, rows)\n",
                     "z takes dimension 0 of rows for the batch"},
        }) {

@@ -1,4 +1,4 @@
-// Operations of a Mixture-of-Experts layer: shapes, dtypes, and what they take from the routing.
+// Operations of a Mixture-of-Experts layer: shapes, dtypes, and values from the routing.
 #include <gtest/gtest.h>
 
 #include "core/check.h"
@@ -78,7 +78,7 @@ TEST(Experts, DimensionsAreNamed) {
   EXPECT_EQ(dims("y"), (Names{"batch", "sequence", "column"}));
 }
 
-// A routing and counts are integers, without a gradient.
+// A routing and counts are integers and have no gradient.
 TEST(Experts, IntegersAreMarked) {
   const Graph graph = parse_graph(kExperts, "experts");
   for (const Tensor& tensor : graph.tensors()) {
@@ -148,12 +148,12 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Routings, WrongExperts,
     testing::Values(
-        // What looks like a routing, but no route operation made it.
+        // These integers have a routing's shape, but no route operation made them.
         WrongUse{"a = gate(logits, gates)\n", "a: gates is not a routing"},
         WrongUse{"a = expert_counts(logits)\n", "a: logits is not a routing"},
         WrongUse{"input b : i32[5, 6, 2]\na = dispatch(x, b)\n", "a: b is not a routing"},
         WrongUse{"input b : i32[5, 6, 2]\na = combine(back, b, gates)\n", "a: b is not a routing"},
-        // Counts of something else, or of a routing with another capacity.
+        // These counts are of other values, or of a routing with another capacity.
         WrongUse{"a = expert_matmul(buffer, up, routing)\n",
                  "a: routing does not count the slots of buffer"},
         WrongUse{"input b : i32[3, 5]\na = expert_bias(product, up.bias, b)\n",
@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
         WrongUse{"routing.b = route(logits) {capacity=2}\ncounts.b = expert_counts(routing.b)\n"
                  "a = expert_bias(product, up.bias, counts.b)\n",
                  "a: counts.b does not count the slots of product"},
-        // A buffer, or attributes, of another capacity or number of experts.
+        // These buffers or attributes have another capacity or number of experts.
         WrongUse{"routing.b = route(logits) {capacity=2, choices=2}\n"
                  "a = combine(back, routing.b, gates)\n",
                  "of the routing's experts and capacity"},

@@ -75,7 +75,7 @@ TEST(Flops, CountMultiplyAddsTwice) {
   EXPECT_DOUBLE_EQ(forward_flops(OpKind::matmul, std::vector<Shape>{{4, 7, 12}, {5, 12}}, {4, 7, 5},
                                  MatmulAttributes{.transposed = true}),
                    2.0 * 28 * 12 * 5);
-  // Two products over all pairs of positions: 2 x 2 x batch x heads x s x s x head.
+  // Attention is two products over all pairs of positions: 2 x 2 x batch x heads x s x s x head.
   const std::vector<Shape> qkv = {{2, 8, 3, 4, 16}};
   EXPECT_DOUBLE_EQ(
       forward_flops(OpKind::attention, qkv, {2, 8, 4, 16}, AttentionAttributes{.causal = false}),

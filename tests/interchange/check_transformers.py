@@ -1,12 +1,12 @@
-"""hidup beside transformers: models that go there and back.
+"""Compares hidup with transformers: models that are imported, trained and exported.
 
 For gpt2.yaml and llama.yaml, with random weights: save_pretrained() writes a model, hidup trains it
-from there (--init) under several strategies and ranks, and exports it; from_pretrained() reads
-that. Prints relative differences: of the first loss, and the largest of the losses of all steps, from
-those of PyTorch in double precision; of the loss of the step after them, by hidup and by the exported
-model; and of the logits of the exported model from those that PyTorch trained, over the largest. Adam
-makes the last one large: it divides gradients that are nearly 0 by their size. Exits with 1 where one
-is above its limit. Needs PyTorch, transformers, h5py and PyYAML; nothing is downloaded. Minutes.
+from there (--init) under several strategies and ranks, and exports it; from_pretrained() reads the
+export. Prints relative differences from PyTorch in double precision: of the first loss; the largest of
+all steps' losses; of the next step's loss, by hidup and by the exported model; and of the exported
+model's logits, over the largest logit. Adam makes the last one large: it divides gradients that are
+nearly 0 by their size. Exits with 1 where a difference is above its limit. Needs PyTorch,
+transformers, h5py and PyYAML, and some minutes; downloads nothing.
 
     python3 tests/interchange/check_transformers.py [--binary build/hidup]
 """
@@ -39,7 +39,7 @@ def hidup(binary, ranks, *words):
 
 
 def measure(binary, folder, name, theirs, ranks, strategy):
-    """The four differences of one run."""
+    """Returns the four differences of one run."""
     deck = read_deck(name)
     steps = deck["train"]["steps"]
     out, exported = folder / "run.h5", folder / "exported"

@@ -1,4 +1,4 @@
-// config.json: what is written is accepted, and what differs is named.
+// config.json: written files are accepted, and differences are named.
 #include "interchange/config.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ Deck deck_of(const std::string& family, const std::string& more = "") {
 
 class Config : public testing::Test {
  protected:
-  // Of a deck's text with changes, against the deck; "": it fits.
+  // Returns the error for a deck's config with changes, against the deck; "" where it fits.
   std::string refused(const char* names, const Deck& deck, const nlohmann::json& changes) {
     const NameMap& map = *find_name_map(names);
     auto config = nlohmann::json::parse(config_text(map, deck, 211));

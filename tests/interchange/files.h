@@ -10,7 +10,7 @@
 
 namespace hidup::sample {
 
-// A header of any text, and elements of any bytes.
+// Returns a file with this header, right or wrong, and these bytes of elements.
 inline std::string file_of(const std::string& header, const std::string& elements) {
   const auto length = static_cast<uint64_t>(header.size());
   std::string begin(sizeof length, '\0');
@@ -18,7 +18,7 @@ inline std::string file_of(const std::string& header, const std::string& element
   return begin + header + elements;
 }
 
-// Tensors of f32 one after the other, whose elements count on from `first`.
+// Returns a file of f32 tensors, whose elements count on from `first`.
 inline std::string file_of(std::vector<SafeTensor> tensors, float first = 0.0F) {
   std::string text = safetensors_header(tensors, {{"format", "pt"}});
   for (const SafeTensor& tensor : tensors) {

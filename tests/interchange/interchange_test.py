@@ -1,6 +1,6 @@
 """Models of transformers: read, trained, evaluated and exported under all kinds of strategies.
 
-gpt2 and llama are what make.py saved; check_transformers.py compares more, where transformers is.
+make.py saved gpt2 and llama; check_transformers.py compares more, on machines with transformers.
 """
 
 import json
@@ -23,7 +23,7 @@ UNCHANGED = ("train.lr=1e-30", "train.weight_decay=0", "train.steps=1")
 
 
 def tensors_of(path):
-    """{name: (dtype, shape, bytes)}, read by the format's definition."""
+    """Returns {name: (dtype, shape, bytes)}, read by the format's definition."""
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8:8 + length])
@@ -37,7 +37,7 @@ def tensors_of(path):
 class InterchangeTest(harness.RunTest):
 
     def train(self, name, ranks, strategy, *sets, init=None, words=(), code=0):
-        """The losses; the run is run.h5."""
+        """Trains, writes run.h5 and returns the losses."""
         result = harness.run(
             ranks, ["train", HERE / f"{name}.yaml", "--cluster", self.folder / "cluster.yaml",
                     "--init", init or HERE / name, "--strategy", strategy, "--out",
@@ -56,7 +56,7 @@ class InterchangeTest(harness.RunTest):
         return result if code else self.folder / out
 
     def changed(self, name, **config):
-        """A copy of a model with changes of its config.json."""
+        """Copies a model with changes of its config.json and returns the copy's folder."""
         folder = self.folder / "copy"
         shutil.copytree(HERE / name, folder)
         text = json.loads((folder / "config.json").read_text()) | config

@@ -1,6 +1,6 @@
 """Makes gpt2 and llama: models as transformers saves them, and losses of steps on them.
 
-Needs PyTorch, transformers and PyYAML; nothing is downloaded.
+Needs PyTorch, transformers and PyYAML; downloads nothing.
 
     python3 tests/interchange/make.py
 """

@@ -1,4 +1,4 @@
-// Others' tensors as our parameters: names, shapes, elements.
+// Foreign tensors as hidup's parameters: names, shapes, elements.
 #include "interchange/match.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ Graph graph_of(const std::vector<std::pair<std::string, Shape>>& parameters) {
   return graph;
 }
 
-// Some parameters of a Llama with 3 heads, one of keys and values, and 4 channels in each.
+// Returns some parameters of a Llama with 3 heads, one of them for keys and values, of 4 channels.
 const Graph& llama() {
   static const Graph kGraph = graph_of({{"embedding.weight", {7, 12}},
                                         {"layers.0.attention.q.weight", {12, 1, 3, 4}},
@@ -109,7 +109,7 @@ TEST_F(Match, WhatDiffersIsNamed) {
   EXPECT_THAT(refused({}, "llama", graph_of(many)), HasSubstr("and 12 more"));
 }
 
-// A mask that is no parameter may be of any type.
+// A mask, which is no parameter, may have any type.
 TEST_F(Match, TypesThatNoParameterHas) {
   const auto refused_with = [&](const std::string& tensor) {
     const std::string header =

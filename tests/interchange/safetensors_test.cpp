@@ -20,7 +20,7 @@ const std::string kEight = "\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,
 
 class Safetensors : public testing::Test {
  protected:
-  // What is wrong with a file of this content, behind its name; "": it is right.
+  // Returns the error for a file of this content, after its name; "" for a right file.
   std::string refused(const std::string& content) {
     const std::string path = folder_.write("x.safetensors", content);
     try {
@@ -118,7 +118,7 @@ TEST_F(Safetensors, TensorsThatOverlap) {
               HasSubstr("b: begins at byte"));
 }
 
-// Whatever somebody changed: an error, or a file that is right.
+// Any change gives an error or a right file.
 TEST_F(Safetensors, ChangedAtRandom) {
   const std::string right = file_of({{.name = "first", .shape = {2, 3}},
                                      {.name = "second", .shape = {4}},

@@ -1,4 +1,4 @@
-"""The models of gpt2.yaml and llama.yaml as transformers has them, and how PyTorch trains them."""
+"""Models of gpt2.yaml and llama.yaml in transformers, and their training in PyTorch."""
 
 import pathlib
 import sys
@@ -34,7 +34,7 @@ def create(name, model):
 
 
 def make(name, deck):
-    """With random weights; no bias is 0, and no norm's weight 1."""
+    """Returns a model with random weights; no bias is 0, and no norm's weight 1."""
     torch.manual_seed(3)
     model = create(name, deck["model"])
     with torch.no_grad():
@@ -49,7 +49,7 @@ def loss_of(model, tokens, targets):
 
 
 def train(model, deck):
-    """The losses of the deck's steps, in double precision."""
+    """Returns the losses of the deck's steps, in double precision."""
     options = deck["train"]
     model.double().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=options["lr"],
@@ -65,7 +65,7 @@ def train(model, deck):
 
 
 def pretrained(folder):
-    """The model that from_pretrained() finds there, in double precision."""
+    """Returns the model that from_pretrained() finds in the folder, in double precision."""
     model, info = transformers.AutoModelForCausalLM.from_pretrained(folder,
                                                                    output_loading_info=True)
     wrong = {what: keys for what, keys in info.items() if keys}

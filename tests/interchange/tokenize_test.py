@@ -1,7 +1,7 @@
 """analysis tokenize: token files that hidup reads, and back.
 
-The tokenizers package need not be there: a module of that name with a tokenizer by characters takes
-its place. Where the package is there, a tokenizer of its own is tried, too.
+The tokenizers package is optional: a module of that name with a tokenizer by characters replaces it.
+Where the package is installed, one of its tokenizers is tried, too.
 """
 
 import importlib.util

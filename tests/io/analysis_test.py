@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The commands of analysis on a run that goes on, and on the same run once killed.
+"""The commands of analysis, on a run in progress and on the same run once killed.
 
     analysis_test.py TIMING_WRITER ANALYSIS_FOLDER
 """
@@ -114,7 +114,7 @@ class Run(unittest.TestCase):
             self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")
 
     def compare_losses(self, factors, *options):
-        """The script's verdict on this run and one whose losses are these times as large, by step."""
+        """Returns the script's verdict on this run against one with losses times these factors, by step."""
         path = os.path.join(self.folder, "other.h5")
         with hidup_timings.open_file(self.path) as killed, h5py.File(path, "w") as file:
             for group in ("iterations", "ranks"):

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The command line of analysis: every command on small files, and what it says about bad ones.
+"""The command line of analysis: every command on small files, and its messages about bad ones.
 
     commands_test.py ANALYSIS_FOLDER [TEST...]
 """
@@ -25,7 +25,7 @@ from sample_timeline import SECOND, FolderTest  # noqa: E402
 from scripts import script  # noqa: E402
 
 FILE_COMMANDS = ("summary", "loss", "breakdown", "timeline", "roofline", "experts", "report")
-figures.STYLE["figure.dpi"] = 50  # quicker, and laid out as ever
+figures.STYLE["figure.dpi"] = 50  # faster, and with the same layout
 
 
 class CommandLine(unittest.TestCase):
@@ -51,7 +51,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(done.stderr, "analysis summary: error: none.h5: no such file\n")
 
     def test_another_python_first_in_path(self):
-        """One without modules of its own, as pyenv's is, starts Debian's; Debian's without them says so."""
+        """A Python without the modules, like pyenv's, starts Debian's; if that lacks them, it says so."""
         with tempfile.TemporaryDirectory() as folder:
             other = os.path.join(folder, "bin", "python3")
             os.mkdir(os.path.dirname(other))
@@ -103,7 +103,7 @@ class Facts(FolderTest):
         self.assertAlmostEqual(run["last_loss"], 2 + 0.2 * sum(1 / s for s in range(1, 11)))
 
     def test_busy_times_are_means_of_the_rank_that_computes_longest(self):
-        """As RunBusyTimes of tests/cost/busy_test.cpp."""
+        """The means are those of RunBusyTimes in tests/cost/busy_test.cpp."""
         write_run(self.path, steps=4)
         with h5py.File(self.path, "r+") as file:
             for name, values in (("compute_s", [[50, 40], [numpy.nan] * 2, [2, 4], [4, 3]]),
@@ -214,7 +214,7 @@ class Drawn(FolderTest):
         write_run(self.path)
         times = breakdown.grouped(self.path, "kind")["measured_s"] / SECOND
         self.assertEqual(breakdown.used_steps(self.path), [2])
-        # The means of the ranks.
+        # The times are the ranks' means.
         for name, expected in (("compute", 8.0), ("all_to_all", 2.0), ("all_reduce", 2.0)):
             self.assertAlmostEqual(times[name], expected, places=6)
         self.assertEqual(set(breakdown.grouped(self.path, "operation").index),
@@ -281,7 +281,7 @@ class BadFiles(FolderTest):
                 file.write(content)
             commands = FILE_COMMANDS if content != b"{" else ("summary", "loss", "report")
             self.assert_fails("not a readable HDF5 file", commands)
-        with h5py.File(self.path, "w") as file:  # of --dump-gradients, say
+        with h5py.File(self.path, "w") as file:  # of --dump-gradients, for example
             file["a.weight"] = [1.0]
         self.assert_fails("no /iterations", ("summary", "loss", "breakdown", "report"))
 
@@ -289,7 +289,7 @@ class BadFiles(FolderTest):
         write_run(self.path)
         with open(self.path, "rb") as file:
             whole = file.read()
-        for killed in (False, True):  # h5py itself reads zeros at the end of one that was killed
+        for killed in (False, True):  # h5py reads zeros at the end of a killed run's file
             for length in (len(whole) - 1, len(whole) // 2, 100):
                 with open(self.path, "wb") as file:
                     file.write(whole[:11] + bytes([5 if killed else 0]) + whole[12:length])

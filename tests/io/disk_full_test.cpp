@@ -1,6 +1,5 @@
-// A disk that runs full: the error names the file and the reason, what was
-// flushed stays readable, and the process exits cleanly and silently, although
-// HDF5's own exit handler would retry for ever.
+// A disk that runs full: the error names the file and the reason, flushed data stays readable, and
+// the process exits cleanly and silently, although HDF5's own exit handler would retry forever.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -25,7 +24,7 @@
 #include "sample.h"
 #include "temporary_folder.h"
 
-// Read by the address sanitizer: what belongs to a failed file is leaked on purpose.
+// The address sanitizer calls this function: the memory of a failed file is leaked on purpose.
 // NOLINTNEXTLINE(bugprone-reserved-identifier)
 extern "C" const char* __asan_default_options() {
   return "detect_leaks=0";
@@ -35,12 +34,12 @@ namespace hidup {
 namespace {
 
 // Exit statuses of the children.
-constexpr int kFailed = 10;      // with an Error(file) that says what it should
-constexpr int kOtherError = 11;  // with another one
+constexpr int kFailed = 10;      // with the expected Error(file)
+constexpr int kOtherError = 11;  // with another error
 constexpr int kDidNotFail = 12;
 constexpr int kFailedTwice = 13;  // a second call did not throw as well
 
-// From now on files of this process cannot grow beyond `bytes`.
+// Limits the size of this process's files to `bytes` from now on.
 void limit_file_size(uint64_t bytes) {
   std::signal(SIGXFSZ, SIG_IGN);
   const rlimit limit = {bytes, bytes};
@@ -64,7 +63,7 @@ int expect_error(const std::string& path, const std::string& reason,
   return kDidNotFail;
 }
 
-// Appends and flushes until that fails, and reports every step that was flushed.
+// Appends and flushes until that fails, and reports every flushed step.
 int write_until_full(const std::string& path, const std::string& reason, TimingFile& file,
                      const Child::Report& report) {
   const int status = expect_error(path, reason, [&] {
@@ -103,8 +102,8 @@ void check_rows(const std::string& path, int64_t flushed) {
   }
 }
 
-// Read in a process of its own: the others here must be free to meet HDF5 first
-// through hidup, as its exit handler is set up by whoever uses it first.
+// Reads in a process of its own: the other processes here must use HDF5 through hidup first,
+// because the first user sets up its exit handler.
 void expect_readable(const std::string& path, int64_t flushed) {
   Child reader([&](const Child::Report&) {
     check_rows(path, flushed);
@@ -113,7 +112,7 @@ void expect_readable(const std::string& path, int64_t flushed) {
   EXPECT_EQ(reader.wait(), 0);
 }
 
-// The last report of a child, which it waits for.
+// Waits for a child and returns its last report.
 int64_t last_report(Child& child) {
   int64_t last = 0;
   for (int64_t value = child.next(); value >= 0; value = child.next()) {
@@ -139,7 +138,7 @@ TEST(DiskFull, ReportsAndKeepsWhatWasFlushed) {
   expect_readable(path, flushed);
 }
 
-// Nobody calls flush(): the file's own thread meets the error, append throws it.
+// Without a call of flush() the file's own thread meets the error, and append throws it.
 TEST(DiskFull, ReachesTheTrainingThread) {
   const TemporaryFolder folder;
   const std::string path = folder / "run.h5";
@@ -157,7 +156,7 @@ TEST(DiskFull, ReachesTheTrainingThread) {
   expect_readable(path, 0);
 }
 
-// With nobody left to throw to, the destructor logs the error.
+// With no caller left to throw to, the destructor logs the error.
 TEST(DiskFull, IsLoggedByTheDestructor) {
   const TemporaryFolder folder;
   const std::string path = folder / "run.h5";
@@ -176,7 +175,7 @@ TEST(DiskFull, IsLoggedByTheDestructor) {
   EXPECT_TRUE(logged.ends_with("file too large")) << logged;
 }
 
-// Whatever the header is cut off at. With an old file in the place of every second one.
+// The header is cut off at any size. For every second size an old file is in its place.
 TEST(DiskFull, LeavesNoFileWithoutAHeader) {
   const TemporaryFolder folder;
   int failures = 0;
@@ -204,7 +203,7 @@ TEST(DiskFull, LeavesNoFileWithoutAHeader) {
       EXPECT_GT(std::filesystem::file_size(path), 3U) << limit;
     }
     std::filesystem::remove(path);
-    EXPECT_EQ(folder.names(), std::vector<std::string>{"errors"}) << limit;  // nothing beside
+    EXPECT_EQ(folder.names(), std::vector<std::string>{"errors"}) << limit;  // nothing else
   }
   EXPECT_GT(failures, 2);
 }
@@ -227,7 +226,7 @@ TEST(DiskFull, KeepsTheOldGradients) {
   }
 }
 
-// A small file system of this process's own.
+// Mounts a small file system that this process alone sees.
 bool mount_small_disk(const std::string& folder) {
   return unshare(CLONE_NEWNS) == 0 &&
          mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&

@@ -1,4 +1,4 @@
-// What users meet around the files: refusals, gradients, the run's surroundings.
+// Errors and outputs around the files: refusals, gradients, the run's environment.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -25,7 +25,7 @@
 namespace hidup {
 namespace {
 
-// The message of the Error that prepare_outputs() throws; empty: it throws none.
+// Returns the message of the Error that prepare_outputs() throws; empty where it throws none.
 std::string refusal(const std::vector<NamedFile>& outputs, const std::vector<NamedFile>& inputs,
                     bool overwrite, ExitCode code) {
   try {
@@ -41,7 +41,7 @@ std::string refusal(const std::string& path, bool overwrite) {
   return refusal({{"--out", path}}, {}, overwrite, ExitCode::file);
 }
 
-// Where the other file is the model deck.
+// Returns the refusal where the other file is the model deck.
 std::string clash(const std::string& output, const std::string& deck) {
   return refusal({{"--out", output}}, {{"the graph", ""}, {"the model deck", deck}}, true,
                  ExitCode::usage);
@@ -138,7 +138,7 @@ TEST(TimingFile, DoesNotReplaceAFileUnlessToldTo) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"run.h5"});
 }
 
-// What close() says of a file to which `event` happened during the run.
+// Returns the error of close() for a file to which `event` happened during the run.
 std::string said_at_the_end(const std::string& path, const std::function<void()>& event) {
   TimingFile file(path, false, sample::header());
   sample::append(file, 1);

@@ -27,7 +27,7 @@ hid_t type_in_memory() {
   }
 }
 
-// An open file that is perhaps still being written.
+// An open file that may still be written.
 class Reader {
  public:
   explicit Reader(const std::string& path)
@@ -88,7 +88,7 @@ class Reader {
     const hid_t space = H5Aget_space(attribute);
     const hid_t type = H5Aget_type(attribute);
     std::vector<char*> pointers(static_cast<size_t>(H5Sget_simple_extent_npoints(space)));
-    pointers.reserve(1);  // HDF5 takes no null buffer, even for no values
+    pointers.reserve(1);  // HDF5 needs a buffer even for no values
     EXPECT_GE(H5Aread(attribute, type, pointers.data()), 0) << name;
     H5Tclose(type);
     H5Sclose(space);

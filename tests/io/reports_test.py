@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""analysis report: one page of a run, which needs no network and keeps texts of files as texts.
+"""analysis report: the page of a run needs no network and shows texts of files as texts.
 
     reports_test.py ANALYSIS_FOLDER [TEST...]
 """
@@ -21,12 +21,12 @@ from sample_run import write_run  # noqa: E402
 from sample_timeline import FolderTest  # noqa: E402
 from scripts import script  # noqa: E402
 
-figures.STYLE["figure.dpi"] = 50  # quicker, and laid out as ever
+figures.STYLE["figure.dpi"] = 50  # faster, and with the same layout
 HOSTILE = '</pre><script src="//evil.example/x.js"></script> $\\frac{$ & \x01'
 
 
 class Page(html.parser.HTMLParser):
-    """Checks that elements are closed, and gathers what a browser might load or run."""
+    """Checks that elements are closed, and collects everything that a browser might load or run."""
 
     VOID = {"meta", "link", "img", "br", "hr", "input"}
 
@@ -59,7 +59,7 @@ class Page(html.parser.HTMLParser):
 
 class Reports(FolderTest):
     def draw_only(self, *names):
-        """Leaves out other figures, which take time."""
+        """Leaves out the other figures, which take time."""
         kept = tuple(figure for figure in report.FIGURES if figure[1] in names)
         change = unittest.mock.patch.object(report, "FIGURES", kept)
         change.start()

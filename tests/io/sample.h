@@ -1,5 +1,4 @@
-// A made-up run: every value follows from the step and the rank, so that a reader
-// can check what it finds.
+// An invented run: every value follows from the step and the rank, so that a reader can check it.
 #pragma once
 
 #include <cmath>
@@ -57,7 +56,7 @@ inline Iteration iteration(int64_t step) {
           .z_loss = 3.0 / at};
 }
 
-// Of all ranks; `which` tells the three arrays apart.
+// Returns one of the three arrays of all ranks' times; `which` selects it.
 inline std::vector<double> spans(int64_t step, int which) {
   std::vector<double> values;
   for (int64_t rank = 0; rank < kRanks; ++rank) {
@@ -67,7 +66,7 @@ inline std::vector<double> spans(int64_t step, int which) {
   return values;
 }
 
-// Of all experts of all layers, beginning at `first`.
+// Returns the loads of all experts of all layers, beginning at `first`.
 inline std::vector<int64_t> loads(int64_t step, int64_t first) {
   std::vector<int64_t> values;
   for (int64_t expert = 0; expert < kExperts.layers * kExperts.experts; ++expert) {
@@ -80,7 +79,7 @@ inline double validation_loss(int64_t step) {
   return 2.5 + 1.0 / static_cast<double>(step);
 }
 
-// Every 50th step is validated.
+// Appends a step, and a validation to every 50th.
 inline void append(TimingFile& file, int64_t step) {
   file.append_iteration(iteration(step), spans(step, 0), spans(step, 1), spans(step, 2),
                         {.tokens = loads(step, 1000), .dropped = loads(step, 0)});

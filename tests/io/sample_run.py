@@ -1,4 +1,4 @@
-"""A whole timing file, as tests want it."""
+"""Complete timing files for tests."""
 
 import numpy
 
@@ -19,8 +19,8 @@ cluster:
 
 
 def write_run(path, steps=10, name="tiny", layers=2):
-    """A whole timing file: write()'s timeline of steps 1 and 2, and steps that take 40 ms but the
-    first, of which rank 1 is busy for 30 + 6, and 4 of the communication are hidden."""
+    """Writes a complete timing file: write()'s timeline of steps 1 and 2, and steps of 40 ms except the
+    first. Rank 1 is busy for 30 + 6 ms of them, and hides 4 ms of the communication."""
     with write(path) as file:
         numbers = numpy.arange(1, steps + 1)
         file.attrs["model"] = name

@@ -1,4 +1,4 @@
-"""A timing file with a timeline, for tests of what reads it."""
+"""A timing file with a timeline, for tests of its readers."""
 
 import os
 import tempfile
@@ -25,7 +25,7 @@ SECOND = 1e-3  # of a millisecond
 
 
 def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):
-    """A timing file; the open file, for who writes on. Step s is a hundred s later than TIMES."""
+    """Writes a timing file and returns it open. Step s is a hundred s later than TIMES."""
     program, times = program or PROGRAM, times or TIMES
     file = h5py.File(path, "w", libver="latest")
     file.attrs.update(model="tiny", world_size=len(times), device="cpu", program_version="0.1.0")

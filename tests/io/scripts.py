@@ -6,7 +6,7 @@ import types
 
 
 def script(*words):
-    """What a command prints and exits with; in this process, which has its libraries loaded."""
+    """Runs a command in this process, which has its libraries loaded; returns its output and exit code."""
     from analysis.__main__ import main
     stdout, stderr, returncode = io.StringIO(), io.StringIO(), 0
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr):

@@ -39,7 +39,7 @@ class Run(FolderTest):
                 self.assertGreater(values[at].min(), 0, name)
                 numpy.testing.assert_allclose(busy[name], values[at], rtol=1e-6, atol=1e-9,
                                               err_msg=name)
-            # On rank 0, whose clock the step's time is.
+            # Rank 0's clock gives the step's time.
             self.assertLessEqual(busy["wall_s"][0], frame["wall_s"][step])
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Timelines: read, measured, drawn and exported by analysis.
+"""Timelines that analysis reads, measures, draws and exports.
 
     timeline_test.py ANALYSIS_FOLDER [TEST...]
 """
@@ -82,7 +82,7 @@ class Reading(FolderTest):
         self.assertTrue(numpy.isnan(busy["overlap"]))
 
     def test_overlap_does_not_depend_on_idle_time(self):
-        # Busy for 1 + 1 ms of 12.
+        # The rank computes for 1 ms and communicates for 1 ms, within 12 ms.
         two = {name: [column[0], column[2]] for name, column in PROGRAM.items()}
         write(self.path, program=two, times=[[(0, 1), (11, 12)]], events_of_last=2).close()
         busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path)).loc[0]
@@ -95,7 +95,7 @@ class Reading(FolderTest):
         numpy.testing.assert_allclose(busy[["exposed_comm_s", "overlap"]], [0.009, 0.1], rtol=1e-6)
 
 
-# Of PROGRAM's instructions, in milliseconds.
+# (start, end) of PROGRAM's instructions in milliseconds.
 PREDICTED = [(0, 2), (2, 4), (3, 6), (6, 9), (9, 11), (11, 12)]
 
 
@@ -184,7 +184,7 @@ class Pictures(FolderTest):
 
     @staticmethod
     def extents(collections):
-        """(left, right, bottom, top) of all bars, sorted."""
+        """Returns (left, right, bottom, top) of all bars, sorted."""
         boxes = [path.get_extents() for bars in collections for path in bars.get_paths()]
         return sorted((round(box.x0, 6), round(box.x1, 6), box.y0, box.y1) for box in boxes)
 
@@ -220,7 +220,7 @@ class Pictures(FolderTest):
         legend = [text.get_text() for text in figure.legends[0].get_texts()]
         self.assertEqual(legend, ["microbatch 0", "microbatch 8", "microbatch 15", "forward",
                                   "exposed: only communication runs"])
-        # No bar is wide enough for a name: the phase and the numbers are all.
+        # No bar is wide enough for a name, so only the phase and the numbers are written.
         self.assertEqual(len(figure.axes[0].texts), 2)
 
     def test_a_picture_while_the_file_is_written(self):
@@ -229,7 +229,7 @@ class Pictures(FolderTest):
             self.assertGreater(self.height(), self.height("--ranks", "1", "--step", "1"))
 
     def height(self, *arguments):
-        """Of the picture that the script draws, in pixels."""
+        """Returns the height of the picture that the script draws, in pixels."""
         drawn = script("timeline", self.path, *arguments)
         self.assertEqual(drawn.returncode, 0, drawn.stderr)
         self.assertEqual(drawn.stdout.splitlines(),
@@ -247,7 +247,7 @@ class Pictures(FolderTest):
 
 
 class Plans(FolderTest):
-    """Pictures and traces of what `hidup explain --json` prints."""
+    """Pictures and traces of the output of `hidup explain --json`."""
 
     def write_plan(self, plan, name="plan.json"):
         self.path = self.in_folder(name)
@@ -396,7 +396,7 @@ class Failures(FolderTest):
         with write(self.path) as file:
             del file["timeline"]
         self.assert_fails(2, f"{self.path}: holds no timeline")
-        with h5py.File(self.path, "w") as file:  # of --dump-gradients, say
+        with h5py.File(self.path, "w") as file:  # of --dump-gradients, for example
             file["a.weight"] = [1.0]
         self.assert_fails(2, f"{self.path}: holds no timeline")
 

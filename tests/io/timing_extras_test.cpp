@@ -1,4 +1,4 @@
-// What a timing file has of some runs only: emulated ones, and such whose ranks are unlike.
+// Parts of a timing file that only some runs have: emulated runs, and runs of unequal ranks.
 #include <gtest/gtest.h>
 
 #include "core/check.h"

@@ -140,7 +140,7 @@ TEST(TimingFile, NamesTheFileThatItGoesOnFrom) {
             Texts{"../out/first.h5"});
 }
 
-// Three flushes across a chunk's border, and the rest at the end.
+// Three flushes cross a chunk's border, and the rest follows at the end.
 TEST(TimingFile, HoldsEveryRowInOrder) {
   constexpr int64_t kSteps = 2500;
   const TemporaryFolder folder;
@@ -189,7 +189,7 @@ TEST(TimingFile, HoldsEveryRowInOrder) {
   }
 }
 
-// Rows that are blocks, more than a chunk of them.
+// The rows are blocks, more than a chunk of them.
 TEST(TimingFile, HoldsTheLoadsOfTheExperts) {
   constexpr int64_t kSteps = 1900;
   const TemporaryFolder folder;
@@ -222,7 +222,7 @@ TEST(TimingFile, OrdersTheTimelineByStep) {
   const TemporaryFolder folder;
   const std::string path = folder / "run.h5";
   TimingFile file(path, false, sample::header());
-  // As gathered from ranks that each kept two steps.
+  // The rows come as if gathered from ranks that each buffered two steps.
   file.append_timeline({{{1, 0, 7, 0.1, 0.2}, {2, 0, 7, 0.5, 0.6}, {1, 1, 8, 0.3, 0.4}}});
   file.append_timeline({{{3, 0, 9, 0.7, 0.8}}});
   EXPECT_THROW(file.append_timeline({{{2, 0, 9, 0.7, 0.8}}}), Error);
@@ -309,7 +309,7 @@ TEST(TimingFile, IsCompleteWithoutClose) {
   EXPECT_EQ(Reader(path).values<int64_t>("/iterations/step"), Numbers{1});
 }
 
-// The second row waits for no third one, and for no call of the writer.
+// The second row is shown without a third one and without another call of the writer.
 TEST(TimingFile, ShowsRowsToAReaderDuringALongStep) {
   const TemporaryFolder folder;
   const std::string path = folder / "run.h5";

@@ -1,5 +1,5 @@
-// timing_writer FILE: a run of one step per millisecond that goes on until it is
-// killed (or for a minute). Prints "flushed STEP" whenever it has flushed a step.
+// timing_writer FILE: writes a run of one step per millisecond until it is killed (or for a
+// minute). Prints "flushed STEP" after each flush.
 #include <chrono>
 #include <cstdio>
 #include <thread>

@@ -1,4 +1,4 @@
-// Activations with a curve: GELU and SiLU.
+// Smooth activations: GELU and SiLU.
 #include <numbers>
 
 #include "kernel_test.h"
@@ -10,7 +10,7 @@ namespace {
 struct Gelu {
   static constexpr auto forward = gelu_forward<float>;
   static constexpr auto backward = gelu_backward<float>;
-  // As the header's first form, which the kernels do not use.
+  // Computes the header's first form, which the kernels do not use.
   static double reference(double x) {
     const double u = std::sqrt(2.0 / std::numbers::pi) * (x + 0.044715 * x * x * x);
     return 0.5 * x * (1.0 + std::tanh(u));
@@ -37,7 +37,7 @@ class Activation : public ::testing::Test {
 using Kernels = ::testing::Types<Gelu, Silu>;
 TYPED_TEST_SUITE(Activation, Kernels);
 
-// Where the sigmoid is 0 or 1 as well.
+// The largest scale makes the sigmoid 0 or 1.
 constexpr double kScales[] = {0.02, 1.0, 6.0, 1000.0};
 
 TYPED_TEST(Activation, ForwardAgreesWithDoubleAlsoInPlace) {
@@ -81,7 +81,7 @@ TYPED_TEST(Activation, BackwardAgreesWithDifferencesAlsoInPlace) {
   }
 }
 
-// Relative to tiny results too: GPT-2's weights start at 0.02.
+// Errors are relative to tiny results, too: GPT-2's weights start at 0.02.
 TYPED_TEST(Activation, SmallValuesKeepTheirDigits) {
   Floats x;
   for (const float value : {1e-30F, 1e-12F, 1e-4F, 0.01F}) {

@@ -19,7 +19,7 @@ struct AdamReference {
   Doubles m;
   Doubles v;
 
-  // One step as torch.optim.Adam and AdamW document it.
+  // Takes one step as torch.optim.Adam and AdamW document it.
   void update(const Floats& gradient, double scale, double lr, double step,
               const AdamOptions& options) {
     const double beta1 = options.beta1;
@@ -41,7 +41,7 @@ struct AdamReference {
   }
 };
 
-// A parameter of the device and its moments.
+// A parameter on the device and its moments.
 struct Trained {
   explicit Trained(const Floats& initial)
       : p(initial), m(Floats(initial.size(), 0.0F)), v(Floats(initial.size(), 0.0F)) {}
@@ -96,7 +96,7 @@ TEST(Adam, FollowsTheDoubleReferenceForManySteps) {
   }
 }
 
-// More than a launch takes, empty and odd ones, with and without decay.
+// There are more parts than a launch takes, empty and odd ones, with and without decay.
 TEST(Adam, UpdatesManyParts) {
   for (const AdamOptions& options : {kAdamWithDecay, kAdamW}) {
     std::vector<std::unique_ptr<Trained>> trained;
@@ -105,7 +105,7 @@ TEST(Adam, UpdatesManyParts) {
     for (int64_t i = 0; i < 150; ++i) {
       const int64_t n = i % 7 == 3 ? 0 : i % 50 == 20 ? 5000 + i : 1 + 37 * i % 1100;
       const auto initial = random_floats("p" + std::to_string(i), n);
-      // Far from zero, where the first step turns round.
+      // Gradients are far from zero, where the first step's direction changes.
       Floats gradient = random_floats("g" + std::to_string(i), n);
       std::ranges::transform(gradient, gradient.begin(), [](float g) { return 2.0F + g; });
       gradients.push_back(gradient);
@@ -128,7 +128,7 @@ TEST(Adam, UpdatesManyParts) {
   }
 }
 
-// Lengths about those of vectors and of a block's piece, at all addresses between two vectors.
+// Lengths are near those of vectors and of a block's piece, at all addresses between two vectors.
 TEST(Adam, PartsMayLieAtAnyAddress) {
   constexpr float kBeside = 7.0F;
   for (const int64_t n : {1, 3, 4, 5, 1023, 1024, 1025, 1028, 3001}) {
@@ -170,7 +170,7 @@ template <typename Element>
 class AdamIn16Bits : public ::testing::Test {};
 TYPED_TEST_SUITE(AdamIn16Bits, SixteenBits);
 
-// Of the parameters as they are afterwards, also of a step that changes none.
+// The updated parameters are rounded, even after a step that changes none.
 TYPED_TEST(AdamIn16Bits, RoundsWhereItIsAskedTo) {
   for (const int64_t n : {1, 4, 1027, 2048}) {
     for (const float scale : {0.5F, kNan}) {
@@ -207,7 +207,7 @@ TYPED_TEST(AdamIn16Bits, RoundsWhereItIsAskedTo) {
 }
 
 TEST(Adam, FirstStepMovesByTheLearningRate) {
-  // With zero moments, m/sqrt(v) is the sign of the gradient, whatever its size.
+  // After zero moments, m/sqrt(v) is the sign of the gradient, whatever its size.
   const Floats gradient = {1e-3F, -50.0F, 0.0F};
   Trained trained(Floats(3, 1.0F));
   update_all({trained.with(gradient)}, kAdam, {.step = 1, .learning_rate = 0.5F}, 1.0F);
@@ -233,8 +233,7 @@ TEST(Adam, ReadsStepRateAndScaleWhenItRuns) {
   EXPECT_NEAR(static_cast<double>(trained.m[0]), 0.2, 1e-6);
 }
 
-// A scale that is not finite changes nothing; and the steps that were skipped do not
-// count in the corrections.
+// A scale that is not finite changes nothing, and skipped steps do not count in the corrections.
 TEST(Adam, SkipsAStepWhoseGradientsOverflow) {
   const Floats gradient = {1.0F, std::numeric_limits<float>::infinity()};
   const Floats finite = {1.0F, 2.0F};

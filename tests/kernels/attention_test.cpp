@@ -10,7 +10,7 @@ struct AttentionReference {
   Doubles lse;
 };
 
-// The definition, query by query.
+// Computes attention by its definition, query by query.
 AttentionReference reference(const Doubles& qkv, const AttentionSize& size, bool causal) {
   const auto [batch, sequence, heads, kv_heads, head] = size;
   const auto at = [&](int64_t b, int64_t s, int64_t which, int64_t h) {
@@ -74,7 +74,7 @@ void both_passes(const Floats& qkv, const Floats& dy, AttentionOutputs& out,
 }
 
 TEST(Attention, AgreesWithTheDefinitionAndItsDifferences) {
-  // Less than a block of queries, exactly two, three with a rest, and nothing.
+  // Cases have less than a block of queries, exactly two blocks, three with a rest, and none.
   for (const AttentionSize size : {AttentionSize{2, 5, 3, 3, 4},
                                    {1, 1, 1, 1, 1},
                                    {1, 128, 2, 2, 8},
@@ -105,7 +105,7 @@ TEST(Attention, AgreesWithTheDefinitionAndItsDifferences) {
   }
 }
 
-// Every head with keys and values of its own, as `reference` has them.
+// Gives every head its own keys and values, as `reference` expects them.
 Doubles repeated(const Doubles& q, const Doubles& k, const Doubles& v, const AttentionSize& size) {
   const auto [batch, sequence, heads, kv_heads, head] = size;
   Doubles qkv;
@@ -171,7 +171,7 @@ TEST(Attention, HeadsShareKeysAndValues) {
 
 TEST(Attention, LargeScoresNeitherOverflowNorVanish) {
   const AttentionSize size = {1, 3, 1, 1, 2};
-  // Query 1 meets scores of +-14142, and has all its weight on key 1.
+  // Query 1 has scores of +-14142 and gives all its weight to key 1.
   const Floats qkv = {0.0F,   0.0F, -100.0F, 0.0F, 1.0F, 2.0F,  //
                       200.0F, 0.0F, 100.0F,  0.0F, 3.0F, 4.0F,  //
                       0.0F,   0.0F, -100.0F, 0.0F, 5.0F, 6.0F};

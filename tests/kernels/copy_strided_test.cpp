@@ -24,7 +24,7 @@ StridedCopy strided_copy(const std::vector<int64_t>& extent,
   return copy;
 }
 
-// visit(from, to) for the two places of every element, by the definition.
+// Calls visit(from, to) with both places of every element, by the definition.
 template <typename Visit>
 void for_each_element(const StridedCopy& copy, Visit visit) {
   int64_t elements = 1;
@@ -44,7 +44,7 @@ void for_each_element(const StridedCopy& copy, Visit visit) {
   }
 }
 
-// first, first + 1, ...
+// Returns first, first + 1, ...
 Ints numbers_from(int32_t first, size_t n) {
   Ints values(n);
   for (size_t i = 0; i < n; ++i) {
@@ -58,9 +58,9 @@ const StridedCopy kCopies[] = {
     strided_copy({7}, {1}, {1}, 2, 3),                                 //
     strided_copy({40}, {1}, {1}, 2, 3),                                // longer than a short run
     strided_copy({7}, {3}, {2}, 1, 0),                                 // with gaps
-    strided_copy({4, 6}, {6, 1}, {6, 1}),                              // all one run
+    strided_copy({4, 6}, {6, 1}, {6, 1}),                              // one contiguous run
     strided_copy({4, 6}, {10, 1}, {6, 1}, 2),                          // columns are cut out
-    strided_copy({4, 20}, {20, 1}, {31, 1}, 0, 9),                     // and put in
+    strided_copy({4, 20}, {20, 1}, {31, 1}, 0, 9),                     // columns are inserted
     strided_copy({5, 4}, {1, 5}, {4, 1}),                              // a transposition
     strided_copy({3, 1, 4, 5}, {20, 999, 5, 1}, {40, 777, 5, 1}),      // an extent of 1
     strided_copy({2, 3, 4}, {12, 4, 1}, {4, 8, 1}),                    // dimensions swap
@@ -69,9 +69,9 @@ const StridedCopy kCopies[] = {
     strided_copy({2, 3, 2, 2, 3, 2}, {72, 24, 12, 6, 2, 1}, {1, 2, 6, 12, 24, 72}),  // kMaxDims
     strided_copy({0}, {1}, {1}),                                                     // nothing
     strided_copy({3, 0, 4}, {12, 4, 1}, {12, 4, 1}),                                 //
-    strided_copy({70000}, {1}, {1}, 1, 2),                     // what a team does: one run
+    strided_copy({70000}, {1}, {1}, 1, 2),                     // one run for a team of threads
     strided_copy({3, 30000}, {30001, 1}, {30000, 1}, 1, 2),    // long runs
-    strided_copy({500, 3, 67}, {402, 67, 1}, {67, 33500, 1}),  // many short ones
+    strided_copy({500, 3, 67}, {402, 67, 1}, {67, 33500, 1}),  // many short runs
     strided_copy({300, 300}, {1, 300}, {300, 1}),              //
 };
 
@@ -110,7 +110,7 @@ TEST(CopyStrided, KeepsTheBitsOfFloats) {
   }
 }
 
-// Elements of 2 bytes: a middle column and an odd part of a row.
+// Copies a middle column and an odd part of a row.
 TEST(CopyStrided, CopiesElementsOfTwoBytes) {
   DeviceArray<BFloat16> source;
   for (int i = 0; i < 35; ++i) {

@@ -136,7 +136,7 @@ TEST(CrossEntropy, ARowIsRightWhereNoLogitIsLarger) {
   EXPECT_EQ(loss[1], 0.5F);
 }
 
-// Columns begin .. end-1 of [rows, columns].
+// Returns columns begin .. end-1 of [rows, columns].
 Floats part_of(const Floats& values, int64_t columns, int64_t begin, int64_t end) {
   Floats part;
   for (size_t row = 0; row * static_cast<size_t>(columns) < values.size(); ++row) {
@@ -146,7 +146,7 @@ Floats part_of(const Floats& values, int64_t columns, int64_t begin, int64_t end
   return part;
 }
 
-// The stats of the parts of the classes between cuts, [parts, rows, 3].
+// Returns the stats of the parts of the classes between cuts, [parts, rows, 3].
 Floats stats_of(const Floats& logits, const Ints& targets, const std::vector<int64_t>& cuts,
                 int threads = 1) {
   const auto rows = static_cast<int64_t>(targets.size());
@@ -269,7 +269,7 @@ TEST(CrossEntropy, MergeOfLargeLogitsDoesNotOverflowAndNanIsSeen) {
   EXPECT_EQ(loss[0], 0.0F);
   run([&](Stream& s) { merge(s, broken.data(), 3, targets, lse, broken_loss); });
   EXPECT_TRUE(std::isnan(lse[0]));
-  // No classes anywhere.
+  // No part has classes.
   run([&](Stream& s) { merge(s, stats.data() + 3, 1, targets, lse, loss); });
   EXPECT_EQ(lse[0], nothing);
   EXPECT_TRUE(std::isnan(broken_loss[0]));

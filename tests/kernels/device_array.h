@@ -1,4 +1,4 @@
-// Values that a test reads and writes, and kernels too, whose memory the host may not reach.
+// Arrays that tests and kernels access; the host may not reach the kernels' memory.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace hidup::kernels::testing {
 
-// The device that has the tests' data, and the stream that copies them. Never destroyed, for data
-// may be static.
+// Return the device of the tests' data, and the stream that copies them. They are never destroyed,
+// because data may be static.
 inline Device& device_of_data() {
   static Device* device = make_device({}).release();
   return *device;
@@ -25,10 +25,10 @@ inline Stream& stream_of_data() {
   return *stream;
 }
 
-// As std::vector, but data() is an address of the device, for kernels alone. The values lie on the
-// host and on the device; whoever reads one side gets what was last written on the other. Work that
-// writes must have ended before the host reads, and an address from data() shows what the host
-// writes later only after another call of data().
+// Works like std::vector, but data() is an address on the device, for kernels alone. The values lie
+// on the host and on the device; a reader of one side gets the last write to the other. A writing
+// kernel must have ended before the host reads, and an address from data() shows later writes of
+// the host only after another call of data().
 template <typename T>
 class DeviceArray {
  public:
@@ -51,7 +51,7 @@ class DeviceArray {
   }
   ~DeviceArray() = default;
 
-  // On the device; null where there are no values.
+  // Returns the address on the device; null where there are no values.
   const T* data() const { return on_device(); }
   T* data() {
     T* const address = on_device();
@@ -59,7 +59,7 @@ class DeviceArray {
     return address;
   }
 
-  // On the host.
+  // The members below access the values on the host.
   size_t size() const { return host_.size(); }
   bool empty() const { return host_.empty(); }
   const T& operator[](size_t i) const { return on_host()[i]; }

@@ -25,7 +25,7 @@ int64_t entries_of(const DispatchSize& size) {
   return size.batch * size.sequence * size.choices;
 }
 
-// visit(entry, token, row): a choice that has a slot here, a row of [experts, batch, capacity].
+// Calls visit(entry, token, row of [experts, batch, capacity]) for each choice with a slot here.
 template <typename Visit>
 void for_each_entry(const Ints& routing, const DispatchSize& size, Visit visit) {
   for (int64_t i = 0; i < entries_of(size); ++i) {
@@ -115,8 +115,8 @@ void all_passes(const DispatchInputs& in, const Floats& buffer, const Ints& rout
 
 const DispatchCase kDispatchCases[] = {
     {{2, 9, 7, 4, 3}, 5},                                                     // four choices
-    {{3, 17, 5, 2, 4}, 40},  {{2, 9, 7, 3, 3}, 132},                          // rows of vectors
-    {{1, 1, 1, 1, 1}, 1},    {{2, 7, 3, 1, 9}, 5},   {{3, 17, 5, 2, 4}, 37},  // some are dropped
+    {{3, 17, 5, 2, 4}, 40},  {{2, 9, 7, 3, 3}, 132},                          // vectorized rows
+    {{1, 1, 1, 1, 1}, 1},    {{2, 7, 3, 1, 9}, 5},   {{3, 17, 5, 2, 4}, 37},  // drops some
     {{2, 33, 4, 2, 20}, 67}, {{1, 2, 1, 2, 4}, 3},  // one expert as both choices
     {{4, 40, 3, 2, 30}, 5},  {{2, 9, 4, 2, 0}, 3},   {{0, 5, 3, 1, 2}, 4},
     {{2, 0, 3, 2, 2}, 4},    {{2, 5, 3, 2, 2}, 0}};
@@ -161,7 +161,7 @@ TEST(Dispatch, DroppedTokensAreZeros) {
   EXPECT_EQ(out.dweights[1], 0.0F);
 }
 
-// The rows of experts first .. last-1 of [experts, batch, capacity, width].
+// Returns the rows of experts first .. last-1 of [experts, batch, capacity, width].
 Floats experts_of(const Floats& buffer, const DispatchSize& size, int64_t first, int64_t last) {
   const int64_t expert = size.batch * size.capacity * size.width;
   return {buffer.begin() + first * expert, buffer.begin() + last * expert};

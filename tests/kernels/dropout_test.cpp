@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint64_t kKey = 0x0123456789ABCDEFULL;
 
-// The definition, one element at a time.
+// Compares with the definition, one element at a time.
 void expect_dropped(const Floats& x, const Output& y, const Region& region, float p,
                     const StepState& state) {
   const RandomStream random{kKey, state.step};
@@ -25,12 +25,12 @@ void expect_dropped(const Floats& x, const Output& y, const Region& region, floa
 TEST(Dropout, FollowsTheDefinitionInEveryPart) {
   const OnDevice<StepState> state({.step = 0x300000002ULL});
   const std::vector<Region> parts = {
-      box({3, 5, 40}, {0, 0, 0}, {3, 5, 40}),      // the whole
+      box({3, 5, 40}, {0, 0, 0}, {3, 5, 40}),      // the whole tensor
       box({3, 5, 40}, {1, 0, 0}, {2, 5, 40}),      // sequences
       box({3, 5, 41}, {1, 2, 0}, {2, 3, 41}),      // positions, at odd offsets
       box({3, 5, 41}, {0, 1, 7}, {3, 2, 1}),       // a single column
       box({3, 5, 41}, {0, 1, 7}, {3, 4, 34}),      // columns at odd offsets
-      box({2, 3, 2051}, {0, 1, 1}, {2, 2, 2050}),  // runs longer than what is done at a time
+      box({2, 3, 2051}, {0, 1, 1}, {2, 2, 2050}),  // runs longer than one pass handles
       box({9000}, {1}, {8999}),                    //
       box({1 << 20, 1 << 14, 8}, {(1 << 20) - 1, (1 << 14) - 5, 3}, {1, 5, 5}),  // beyond 2^32
       box({3, 5, 40}, {1, 2, 0}, {2, 0, 40}),                                    // nothing
@@ -113,7 +113,7 @@ TEST(Dropout, KeepsTheRateAndTheMean) {
   }
 }
 
-// At the ends of what decks and graphs may ask for.
+// The probabilities are at the limits of decks and graphs.
 TEST(Dropout, IsExactEnoughForEveryProbability) {
   for (const double p : {kMinDropout, 1e-3, 0.5, kMaxDropout}) {
     const auto single = static_cast<float>(p);

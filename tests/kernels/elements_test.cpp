@@ -1,7 +1,7 @@
-// Every kernel on elements of 16 bits (attention in half_test.cpp), against the same kernel on the
-// same numbers as floats, which the other tests compare with double: the results differ by the
-// rounding of what is stored, and by that of float where the sums have other orders. What is stored
-// in f32 differs by that alone.
+// Every kernel on elements of 16 bits (attention: half_test.cpp), against the same kernel on the
+// same numbers as floats, which other tests compare with double. The results differ by the rounding
+// to 16 bits, and by that of float where sums have other orders; results stored in f32 differ by
+// the latter alone.
 #include <gtest/gtest.h>
 
 #include "kernel_test.h"
@@ -28,7 +28,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-// `slack`: what the orders of sums may change, relative to 1 + |expected|.
+// `slack`: the effect of the orders of sums, relative to 1 + |expected|.
 template <typename Element>
 void expect_rounded(const Results<Element>& found, double slack, const std::string& what) {
   for (size_t i = 0; i < found.wide.size(); ++i) {
@@ -58,7 +58,7 @@ class Elements : public ::testing::Test {
 
 TYPED_TEST_SUITE(Elements, SixteenBits);
 
-constexpr double kFew = 8.0 * kEpsilon;  // of a handful of operations
+constexpr double kFew = 8.0 * kEpsilon;  // for a handful of operations
 
 TYPED_TEST(Elements, OfElementwiseKernels) {
   const int64_t n = 1037;
@@ -172,7 +172,7 @@ TYPED_TEST(Elements, OfMatmul) {
           matmul(s, of(a), of(b), of(added_sums),
                  {size.m, size.n, size.k, transpose_a, transpose_b}, true);
         });
-        // Of two orders of the sums, each as far from the true one as matmul_test.cpp says.
+        // Both orders of the sums are as far from the exact one as matmul_test.cpp says.
         const double slack = 2.0 * kEpsilon * (8.0 + 2.0 * static_cast<double>(size.k));
         expect_rounded(c, slack, "c");
         expect_rounded(added, slack, "c accumulated");
@@ -188,7 +188,7 @@ TYPED_TEST(Elements, OfCrossEntropy) {
   const int64_t vocab = 259;
   const auto targets = random_tokens("targets", rows, vocab);
   Floats drawn = random_floats("logits", rows * vocab, 3.0);
-  for (int64_t row = 0; row < rows; row += 2) {  // almost certain: probabilities near 1 cancel
+  for (int64_t row = 0; row < rows; row += 2) {  // nearly certain: probabilities near 1 cancel
     drawn[static_cast<size_t>(row * vocab + targets[static_cast<size_t>(row)])] = 20.0F;
   }
   const typename TestFixture::Some logits(drawn);
@@ -349,7 +349,7 @@ TYPED_TEST(Elements, OfExperts) {
   const int64_t rows = size.batch * size.experts * size.capacity;
   auto x = this->some("x", rows * size.k);
   auto dy = this->some("dy", rows * size.n);
-  for (int64_t row = 0; row < rows; ++row) {  // what is not in use is zero
+  for (int64_t row = 0; row < rows; ++row) {  // unused rows are zero
     if (row % size.capacity >= counts[static_cast<size_t>(row / size.capacity)]) {
       for (auto& [numbers, width] : {std::pair{&x, size.k}, {&dy, size.n}}) {
         std::fill_n(numbers->narrow.begin() + row * width, width, TypeParam(0.0F));

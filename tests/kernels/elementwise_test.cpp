@@ -23,7 +23,7 @@ TEST(Add, AddsAlsoInPlace) {
   }
 }
 
-// Tensors begin at aligned addresses, parts of them may not.
+// Tensors begin at aligned addresses; parts of them may not.
 TEST(Add, AddsAtAnyAddress) {
   const int64_t n = 1037;
   const auto a = random_floats("a", n);

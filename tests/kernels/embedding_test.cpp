@@ -65,7 +65,7 @@ TEST(Embedding, BackwardAddsPerToken) {
   }
 }
 
-// Parts of the rows, one of which is empty: every rank's y has zeros for the others' tokens.
+// One part of the rows is empty; every rank's y has zeros for the others' tokens.
 TEST(Embedding, PartsOfTheTableMakeUpTheWhole) {
   const EmbeddingSize whole = {101, 17, 37};
   const auto tokens = random_tokens("tokens", whole.tokens, whole.vocab);

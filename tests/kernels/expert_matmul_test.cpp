@@ -9,7 +9,7 @@ int64_t rows_of(const ExpertSize& size) {
   return size.batch * size.experts * size.capacity;
 }
 
-// Random counts from 0 to the capacity. Expert 1 has none; of expert 2 all slots are in use.
+// Returns random counts up to the capacity. Expert 1 has no tokens, expert 2 fills all slots.
 Ints random_counts(const ExpertSize& size) {
   auto counts = random_tokens("counts", size.batch * size.experts, size.capacity + 1);
   for (size_t i = 0; i < counts.size(); ++i) {
@@ -27,10 +27,10 @@ bool in_use(const Ints& counts, const ExpertSize& size, int64_t row) {
   return row % size.capacity < counts[static_cast<size_t>(row / size.capacity)];
 }
 
-// What the products' operands hold in rows not in use: NaN where these are skipped.
+// The contents of unused rows of the products' operands: NaN where kernels skip these rows.
 const float kProductsUnused = device_kind() == "cpu" ? kNan : 0.0F;
 
-// Random rows, and `unused` in those not in use.
+// Returns random rows, with `unused` in those not in use.
 Floats random_rows(const std::string& purpose, const Ints& counts, const ExpertSize& size,
                    int64_t width, float unused) {
   auto rows = random_floats(purpose, rows_of(size) * width);
@@ -42,7 +42,7 @@ Floats random_rows(const std::string& purpose, const Ints& counts, const ExpertS
   return rows;
 }
 
-// visit(row, expert, l, j) for all rows in use, l below k and j below n.
+// Calls visit(row, expert, l, j) for all rows in use, l below k and j below n.
 template <typename Visit>
 void for_each_product(const Ints& counts, const ExpertSize& size, Visit visit) {
   for (int64_t row = 0; row < rows_of(size); ++row) {
@@ -67,10 +67,10 @@ struct ExpertInputs {
   Ints counts;
   Floats x;
   Floats dy;
-  Floats dy_of_bias;  // the same in rows in use
+  Floats dy_of_bias;  // equal in rows in use
   Floats w;
   Floats bias;
-  Floats dw;  // before something is added
+  Floats dw;  // before the kernel adds to it
 };
 
 struct ExpertOutputs {
@@ -135,12 +135,12 @@ void expect_sum(const Output& added, const Doubles& sum, const Floats& before, d
 }
 
 const ExpertSize kSizes[] = {{1, 1, 1, 1, 1},     {3, 2, 5, 7, 9},
-                             {4, 3, 37, 33, 130},  // tiles of rows of several sequences
+                             {4, 3, 37, 33, 130},  // tiles with rows of several sequences
                              {3, 2, 300, 65, 37},  // several tiles of rows
                              {4, 9, 150, 3, 5},    // long sums over sequences
                              {1, 1, 600, 5, 520},  // several tiles of columns
                              {1, 2, 40, 520, 5},   //
-                             {1, 2, 0, 3, 4},      // nothing of everything
+                             {1, 2, 0, 3, 4},      // everything is empty
                              {3, 0, 5, 3, 4},     {0, 2, 5, 3, 4},
                              {3, 2, 5, 0, 4},     {3, 2, 5, 4, 0}};
 
@@ -162,7 +162,7 @@ TEST(ExpertMatmul, AgreesWithDouble) {
       dx[x_at] += static_cast<double>(in.dy[y_at]) * static_cast<double>(in.w[w_at]);
       dw[w_at] += static_cast<double>(in.x[x_at]) * static_cast<double>(in.dy[y_at]);
     });
-    // As in the test of matmul: by the length of the sums.
+    // As in the test of matmul, the tolerance grows with the length of the sums.
     const auto tolerance = [](int64_t length) {
       return kEpsilon * (8.0 + 2.0 * static_cast<double>(length));
     };
@@ -174,7 +174,7 @@ TEST(ExpertMatmul, AgreesWithDouble) {
   }
 }
 
-// One step of the gradients' definition: the loss is the sum of dy * y over the rows in use.
+// Differences confirm the gradients: the loss is the sum of dy * y over the rows in use.
 TEST(ExpertMatmul, GradientsAreTheDifferences) {
   const ExpertSize size = {4, 3, 5, 7, 6};
   const ExpertInputs in(size);

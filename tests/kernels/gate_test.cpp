@@ -7,7 +7,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-// weights[t, c] from the whole softmax in double.
+// Returns weights[t, c] from the whole softmax in double.
 Doubles reference(const Doubles& logits, const Ints& chosen, const GateSize& size) {
   Doubles weights;
   for (int64_t t = 0; t < size.tokens; ++t) {
@@ -50,7 +50,7 @@ TEST(Gate, AgreesWithDoubleAndItsDifferences) {
       const GateSize size = {route.batch * route.sequence, route.experts, route.choices,
                              route.capacity, normalize};
       const auto chosen = random_choices(route, route.experts);
-      const auto routing = routing_of(chosen, route);  // some are dropped
+      const auto routing = routing_of(chosen, route);  // some choices are dropped
       const auto logits = random_floats("logits", size.tokens * size.experts, 2.0);
       const auto dweights = random_floats("dweights", size.tokens * size.choices);
       Output weights(size.tokens * size.choices);
@@ -83,7 +83,7 @@ TEST(Gate, LargeLogitsDoNotOverflow) {
   const Floats logits = {1e4F, -1e4F, 0.0F};
   for (const int64_t choices : {1, 2}) {
     for (const Ints& routing :
-         {Ints{0, 1}, {1, 2}, {2, 0}}) {  // capacity 1: the entries are the experts
+         {Ints{0, 1}, {1, 2}, {2, 0}}) {  // at capacity 1 the entries are the experts
       const GateSize size = {1, 3, choices, 1};
       const Floats dweights = {1.0F, -2.0F};
       Output weights(choices);

@@ -1,5 +1,5 @@
-// Products of 16 bits at sizes with several tiles and pieces, on CPUs by the CPU's own instructions
-// for bf16 and as f32.
+// Products of 16 bits at sizes of several tiles and pieces; on CPUs by the CPU's bf16 instructions
+// and as f32.
 #include "kernels/arithmetic.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/matmul.h"
@@ -12,13 +12,13 @@ template <typename Way>
 class HalfProducts : public OnWay<Way> {};
 TYPED_TEST_SUITE(HalfProducts, WaysOfHalves, );
 
-// Several tiles and odd edges; tiles by rows and by columns; long sums; rows below any copy.
+// Several tiles and odd edges; tiles by rows and by columns; long sums; rows that are never copied.
 constexpr MatmulShape kTiledSizes[] = {{300, 260, 129}, {700, 40, 300},  {40, 700, 300},
                                        {70, 50, 2100},  {260, 390, 600}, {9, 5, 5000},
                                        {33, 500, 17},   {1, 1, 1}};
 
-// The bound of Matmul.AgreesWithTheDoubleProduct on the same numbers as floats: products of two
-// numbers of 16 bits are exact in f32.
+// Returns the bound of Matmul.AgreesWithTheDoubleProduct for the same numbers as floats: products
+// of two 16-bit numbers are exact in f32.
 double slack_of_product(int64_t k) {
   return 2.0 * kEpsilon * (8.0 + 2.0 * static_cast<double>(k));
 }

@@ -1,5 +1,5 @@
-// Kernels of 16-bit elements that read them by vectors or multiply them by tiles, beside those of
-// floats and on the same values, for the sizes that decide how.
+// Kernels of 16-bit elements that read vectors or multiply tiles, against those of floats on the
+// same values, at the sizes that select the method.
 #include <array>
 #include <numeric>
 
@@ -20,9 +20,9 @@ constexpr double kRelative = Rounding<Element>::kRelative;
 template <>
 constexpr double kRelative<float> = 0.0;
 
-// |element - float| <= a rounding to elements of (|float| + sizes[i]), and `of_floats` roundings to
-// floats of (1 + |float|): compilers may contract and reorder the two kernels' operations
-// differently.
+// Checks |element - float| <= a rounding to elements of (|float| + sizes[i]) plus `of_floats`
+// roundings to floats of (1 + |float|): compilers may contract and reorder the two kernels'
+// operations differently.
 template <typename Element>
 void expect_close(const Results<Element>& found, const Doubles& sizes, double of_floats,
                   const std::string& what) {
@@ -46,7 +46,7 @@ template <typename Element>
 class Half : public ::testing::Test {};
 TYPED_TEST_SUITE(Half, SixteenBits, );
 
-// Of rows: odd, and about what a warp and a block hold in vectors.
+// Lengths of rows: odd ones, and near those of a warp's and a block's vectors.
 constexpr int64_t kLengths[] = {5, 8, 64, 768, 1024, 1032, 1500, 8192, 8200};
 
 TYPED_TEST(Half, BiasAndLayerNorm) {
@@ -89,7 +89,7 @@ Sizes sizes_of_sums(const Floats& qkv, const Floats& dy, const AttentionSize& si
     const int64_t b = query / sequence / heads;
     const int64_t h = query / sequence % heads;
     const int64_t i = query % sequence;
-    // Where the vectors of a position begin: q, k, v in qkv, and y.
+    // Returns the start of a position's vectors: q, k, v in qkv, and y.
     const auto at = [&](int64_t s, int64_t which) {
       return (((b * size.sequence + s) * 3 + which) * size.heads + h) * size.head;
     };
@@ -118,7 +118,7 @@ Sizes sizes_of_sums(const Floats& qkv, const Floats& dy, const AttentionSize& si
   return sizes;
 }
 
-// Rows whose length is that of vectors, at an address that is not.
+// The rows have a vector's length, but start at an unaligned address.
 TYPED_TEST(Half, NormsOfRowsAtAnyAddress) {
   const int64_t rows = 41;
   const int64_t n = 264;
@@ -229,7 +229,7 @@ TYPED_TEST(HalfAttention, AgreesWithThatOfFloats) {
   for (const AttentionSize size : {AttentionSize{2, 5, 3, 3, 4},
                                    {1, 1, 1, 1, 1},
                                    {1, 64, 1, 1, 64},
-                                   {1, 131, 1, 1, 5},    // rows that are not aligned
+                                   {1, 131, 1, 1, 5},    // unaligned rows
                                    {2, 70, 2, 2, 33},    //
                                    {1, 150, 1, 1, 24},   //
                                    {1, 129, 1, 1, 128},  // the longer tiles
@@ -273,7 +273,7 @@ TYPED_TEST(HalfAttention, AgreesWithThatOfFloats) {
   }
 }
 
-// Beside heads with keys and values of their own, the gradients of which are added up.
+// The expected gradients add up those of heads with keys and values of their own.
 TYPED_TEST(HalfAttention, HeadsShareKeysAndValues) {
   using HalfElement = typename TypeParam::Element;
   const AttentionSize shared = {.batch = 2, .sequence = 70, .heads = 4, .kv_heads = 2, .head = 9};
@@ -285,7 +285,7 @@ TYPED_TEST(HalfAttention, HeadsShareKeysAndValues) {
   const Numbers<HalfElement> dy(random_floats("dy", n));
   const Floats few = random_floats("kv", positions * shared.kv_heads * shared.head);
   Floats many;
-  // Element i of tensors with a head's own keys is that element of those that are shared.
+  // Maps element i of tensors with a key per head to the element of shared keys.
   const auto in_shared = [&](int64_t i) {
     const int64_t head = i / shared.head % shared.heads / 2;
     return (i / shared.head / shared.heads * shared.kv_heads + head) * shared.head +

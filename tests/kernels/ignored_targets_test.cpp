@@ -1,4 +1,4 @@
-// Rows without a target are as if they were not there, even where they are not finite.
+// Rows without a target change nothing, even where they are not finite.
 #include "losses.h"
 
 namespace hidup::kernels::testing {
@@ -30,7 +30,7 @@ Result whole(const Floats& logits, const Ints& targets) {
   return {lse.values(), loss.values(), dlogits.values()};
 }
 
-// From the stats of the first four classes and of the others.
+// Computes the result from the stats of the first four classes and of the others.
 Result in_parts(const Floats& logits, const Ints& targets) {
   const auto rows = static_cast<int64_t>(targets.size());
   Floats stats;

@@ -1,5 +1,5 @@
-// Logits that are infinite or NaN: cross entropy with a running maximum must neither make NaN of
-// what is finite nor hide it.
+// Infinite or NaN logits: cross entropy with a running maximum must neither turn finite results
+// into NaN nor hide infinite ones.
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -14,11 +14,11 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 struct InfiniteLogits {
   Floats logits;      // [rows, vocab]
-  size_t finite = 0;  // rows that have a loss, the first ones
+  size_t finite = 0;  // the first rows, which have a loss
 };
 
-// Rows in which -infinity rules out the first class, the last, all but one; then those of nothing
-// else, of infinity or NaN, which have no loss.
+// Returns rows in which -infinity excludes the first class, the last, or all but one; then rows
+// without a loss, of -infinity alone, of infinity or of NaN.
 InfiniteLogits infinite_logits(int64_t vocab) {
   const auto columns = static_cast<size_t>(vocab);
   const auto some = random_floats("some", vocab, 3.0);

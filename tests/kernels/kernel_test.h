@@ -1,8 +1,8 @@
-// What the kernel tests share: random data, guarded outputs, references in double,
-// finite differences, and the same work with one and with three threads.
+// Shared by the kernel tests: random data, guarded outputs, references in double, finite
+// differences, and the same work with one and with three threads.
 //
-// The tests know the kernels by their headers alone, and their data are copied to buffers of the
-// device and back, so they hold for any back end.
+// The tests know the kernels by their headers alone, and copy their data to and from device
+// buffers, so they hold for any back end.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ using Doubles = std::vector<double>;
 using Floats = DeviceArray<float>;
 using Ints = DeviceArray<int32_t>;
 
-// One value in the memory of the device.
+// One value in device memory.
 template <typename T>
 class OnDevice {
  public:
@@ -48,7 +48,7 @@ class OnDevice {
   DeviceArray<T> values_;
 };
 
-// Uniform, with mean 0 and standard deviation `scale`.
+// Returns uniform values with mean 0 and standard deviation `scale`.
 inline Floats random_floats(const std::string& purpose, int64_t n, double scale = 1.0) {
   const RandomStream random = random_stream(20, purpose);
   Floats values(static_cast<size_t>(n));
@@ -71,8 +71,8 @@ inline Doubles to_doubles(const Floats& values) {
   return {values.begin(), values.end()};
 }
 
-// An output of a kernel: every element is NaN (of integers, the smallest) until it is written (or
-// starts from given values), and writing beside it is an error.
+// An output of a kernel: every element is NaN (the smallest integer) until it is written (or starts
+// from given values), and writing outside it is an error.
 template <typename T>
 class GuardedOutput {
  public:
@@ -119,7 +119,7 @@ class GuardedOutput {
 using Output = GuardedOutput<float>;
 using IntOutput = GuardedOutput<int32_t>;
 
-// Runs `work` on a compute stream of that many threads, to its end.
+// Runs `work` to its end on a compute stream of that many threads.
 inline void run(const std::function<void(Stream&)>& work, int threads = 1) {
   const std::unique_ptr<Device> device = make_device({});
   const std::unique_ptr<Stream> stream = device->create_stream("compute", threads);
@@ -127,7 +127,7 @@ inline void run(const std::function<void(Stream&)>& work, int threads = 1) {
   stream->synchronize();
 }
 
-// `work` returns all it computed; three threads must compute the very bits that one does.
+// Checks that two and three threads compute the same bits as one; `work` returns all its results.
 inline void expect_same_bits(const std::function<Floats(int threads)>& work) {
   const Floats one = work(1);
   for (const int threads : {2, 3}) {
@@ -138,7 +138,7 @@ inline void expect_same_bits(const std::function<Floats(int threads)>& work) {
   }
 }
 
-// |actual - expected| <= tolerance * (1 + |expected|) for every element; NaN fails.
+// Checks |actual - expected| <= tolerance * (1 + |expected|) for every element; NaN fails.
 template <typename Actual>
 void expect_close(const Actual& actual, const Doubles& expected, double tolerance,
                   const std::string& what) {
@@ -150,7 +150,7 @@ void expect_close(const Actual& actual, const Doubles& expected, double toleranc
   }
 }
 
-// Part of a global tensor.
+// Returns a part of a global tensor.
 inline Region box(const std::vector<int64_t>& global, const std::vector<int64_t>& start,
                   const std::vector<int64_t>& extent) {
   Region region;
@@ -171,8 +171,8 @@ inline double dot(const Doubles& a, const Doubles& b) {
   return sum;
 }
 
-// Compares a gradient with the central differences of `loss` at x, for about 50 elements
-// (all, where there are fewer).
+// Compares a gradient with the central differences of `loss` at x, for about 50 elements (all,
+// where there are fewer).
 template <typename Gradient>
 void expect_gradient(const std::function<double(const Doubles&)>& loss, const Doubles& x,
                      const Gradient& gradient, double tolerance, const std::string& what) {
@@ -202,7 +202,7 @@ inline void append(Floats& all, const IntOutput& output) {  // below 2^24
   }
 }
 
-// The values of all outputs, one behind the other.
+// Returns the values of all outputs, concatenated.
 template <typename... Outputs>
 Floats all_of(const Outputs&... outputs) {
   Floats all;

@@ -37,7 +37,7 @@ NormReference reference(const Doubles& x, const Doubles& gamma, const Doubles& b
   return result;
 }
 
-// Centered: for layer norm; else for RMS norm.
+// Operands and results of layer norm (centered) or RMS norm.
 struct Data {
   Data(int64_t of_rows, int64_t of_n, bool is_centered)
       : rows(of_rows),
@@ -96,7 +96,7 @@ void both_passes(const Data& d, LayerNormOutputs& out, int threads) {
       threads);
 }
 
-// check(centered) for both norms.
+// Calls check(centered) for both norms.
 void for_norms(const std::function<void(bool)>& check) {
   for (const bool centered : {true, false}) {
     SCOPED_TRACE(centered ? "layer norm" : "RMS norm");
@@ -104,7 +104,7 @@ void for_norms(const std::function<void(bool)>& check) {
   }
 }
 
-// Lengths also about those that a warp and a block hold in vectors.
+// Some lengths are near those of a warp's and a block's vectors.
 TEST(LayerNorm, AgreesWithDoubleAndItsDifferences) {
   for_norms([](bool centered) {
     for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{0, 5},
@@ -153,7 +153,7 @@ TEST(LayerNorm, AgreesWithDoubleAndItsDifferences) {
   });
 }
 
-// The variance is not what remains of large squares.
+// The variance must not be the difference of large squares.
 TEST(LayerNorm, ALargeMeanDoesNotCancel) {
   for (const int64_t n : {33, 512, 4096, 4100}) {
     SCOPED_TRACE("rows of " + std::to_string(n));

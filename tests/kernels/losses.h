@@ -1,4 +1,4 @@
-// Cross entropy, all whose kernels take operands that they share.
+// Cross entropy: all its kernels, with shared operands.
 #pragma once
 
 #include "kernel_test.h"
@@ -6,7 +6,7 @@
 
 namespace hidup::kernels::testing {
 
-// The state of a step whose loss is not scaled.
+// Returns the state of a step with an unscaled loss.
 inline const StepState* unscaled() {
   static const auto* const state = new OnDevice<StepState>({.loss_scale = 1.0F});
   return state->get();
@@ -39,7 +39,7 @@ struct CrossEntropy {
     cross_entropy_backward<Element>(
         stream, {logits, targets, lse, dlogits, rows, columns, first, scale, state, stride});
   }
-  // Likewise of logits that become their gradient.
+  // Does the same over the logits, which become their gradient.
   void backward_in_place(Stream& stream, Element* values) const {
     CrossEntropy there = *this;
     there.logits = values;

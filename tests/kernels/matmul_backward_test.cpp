@@ -1,5 +1,5 @@
-// Products of the backward pass with what is done beside them, against the kernels one after the
-// other on floats, which the other tests compare with double.
+// Products of the backward pass with fused work, against separate kernels on floats, which other
+// tests compare with double.
 #include "kernels/activations.h"
 #include "kernels/bias.h"
 #include "kernels/matmul.h"
@@ -15,8 +15,8 @@ class MatmulBackward : public ::testing::Test {
     return Numbers<Element>(random_floats(purpose, n));
   }
 
-  // Operands and the result lie `shift` elements behind an aligned address, GELU's input lies
-  // `input_shift` behind one.
+  // Operands and the result lie `shift` elements behind an aligned address, GELU's input
+  // `input_shift`.
   static void expect_gelu(const MatmulShape& size, int64_t shift = 0, int64_t input_shift = 0) {
     const int64_t count = size.m * size.n;
     const auto a = some("a", size.m * size.k + shift);
@@ -79,8 +79,8 @@ class MatmulBackward : public ::testing::Test {
 using AllElements = ::testing::Types<float, BFloat16, Float16>;
 TYPED_TEST_SUITE(MatmulBackward, AllElements);
 
-// Within one tile, across several with odd edges, sizes that cuBLASLt's epilogues take and those
-// that they do not, long sums, and nothing at all.
+// Sizes within one tile, across several with odd edges, with and without cuBLASLt epilogues, of
+// long sums, and empty ones.
 constexpr MatmulShape kSizes[] = {{1, 1, 1},     {3, 5, 7},       {16, 8, 24},   {130, 72, 40},
                                   {131, 67, 33}, {300, 260, 129}, {5, 16, 3001}, {0, 4, 3},
                                   {4, 0, 3},     {4, 3, 0},       {8, 16, 0},    {0, 0, 0}};
@@ -146,7 +146,7 @@ TYPED_TEST(MatmulBackward, SumsAreOfRowsThatLieApart) {
   }
 }
 
-// Of 257 ones and a small number, of which 16 bits could not hold the first.
+// 16 bits cannot hold the sum of 257 ones, the first part of a sum with a small rest.
 TYPED_TEST(MatmulBackward, SumsAreNotRounded) {
   constexpr int64_t kRows = 257;
   const Numbers<TypeParam> a(Floats(8 * kRows, 1.0F));

@@ -1,5 +1,5 @@
-// The product with its bias and activation at once, against the three kernels one after the other
-// on floats, which the other tests compare with double.
+// The fused product with bias and activation, against three separate kernels on floats, which other
+// tests compare with double.
 #include "kernel_test.h"
 #include "kernels/activations.h"
 #include "kernels/bias.h"
@@ -15,13 +15,13 @@ constexpr Activation kActivations[] = {Activation::none, Activation::relu, Activ
 struct Case {
   MatmulShape size;
   Activation activation;
-  // Elements that a, b and y, that the bias, and that gelu's input lie behind an aligned address.
+  // Elements by which a, b and y, the bias, and gelu's input lie behind an aligned address.
   int64_t shift = 0;
   int64_t bias_shift = 0;
   int64_t input_shift = 0;
 };
 
-// What the kernels leave one after the other: the product, that and the bias, and the activation.
+// Results of the separate kernels: the product, the biased product, and the activation.
 struct Steps {
   explicit Steps(int64_t n) : product(n), biased(n), y(n) {}
   Output product, biased, y;
@@ -41,8 +41,8 @@ void run_in_turn(const Case& c, const float* a, const float* b, const float* bia
   });
 }
 
-// Whether it is rounded once, or the product, the sum and the activation each, the values may
-// differ by that; and by what the orders of the sums do.
+// Checks that values differ by roundings at most, be it one, or one each of product, sum and
+// activation, and by the effect of the sums' orders.
 template <typename Element>
 void expect_near(GuardedOutput<Element>& found, int64_t shift, const Case& c, const Steps& steps,
                  const Output& expected) {
@@ -103,7 +103,7 @@ using AllElements = ::testing::Types<float, BFloat16, Float16>;
 TYPED_TEST_SUITE(MatmulBias, AllElements);
 
 TYPED_TEST(MatmulBias, AgreesWithTheKernelsInTurn) {
-  // Also sizes that cuBLASLt's epilogues take and those that they do not, and long sums.
+  // Further sizes have cuBLASLt epilogues or lack them, or have long sums.
   for (const MatmulShape size :
        product_shapes({{16, 8, 24}, {130, 72, 40}, {131, 67, 33}, {5, 16, 3001}, {8, 16, 0}})) {
     for (const bool transpose_b : {false, true}) {
@@ -117,7 +117,7 @@ TYPED_TEST(MatmulBias, AgreesWithTheKernelsInTurn) {
   }
 }
 
-// Also after calls with better addresses, for which cuBLASLt may have chosen another algorithm.
+// Earlier calls with better addresses may have made cuBLASLt choose another algorithm.
 TYPED_TEST(MatmulBias, TakesAnyAddress) {
   for (const Activation activation : kActivations) {
     for (const int64_t shift : {0, 8, 2, 1}) {
@@ -133,8 +133,8 @@ TYPED_TEST(MatmulBias, TakesAnyAddress) {
   }
 }
 
-// 2993 - 2992, of which 16 bits cannot hold the first: where that is rounded, nothing is left. CUDA
-// does so where cuBLASLt has no such epilogue, which it should have of these sizes.
+// 16 bits cannot hold 2993, so a rounded sum of 2993 - 2992 is 0. CUDA rounds it where cuBLASLt has
+// no such epilogue, which it should have for these sizes.
 TYPED_TEST(MatmulBias, IsRoundedAtTheEnd) {
   const MatmulShape size{16, 16, 16};
   Floats ones(256, 0.0F);
@@ -167,7 +167,7 @@ TYPED_TEST(MatmulBias, IsRoundedAtTheEnd) {
   }
 }
 
-// 1 and a bit that 16 bits cannot hold: GELU of it is another number of 16 bits than that of 1.
+// 16 bits cannot hold 1 plus this bit, but its GELU rounds to another number than that of 1.
 TYPED_TEST(MatmulBias, GeluIsOfWhatWasNotRounded) {
   const MatmulShape size{16, 16, 16};
   const float bit = std::is_same_v<TypeParam, BFloat16> ? 15.0F * 0x1p-12F : 15.0F * 0x1p-15F;

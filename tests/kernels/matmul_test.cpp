@@ -36,8 +36,8 @@ void expect_product(const MatmulShape& size) {
     matmul(s, a.data(), b.data(), added.data(), size, true);
   });
   Doubles expected = product(a, b, size);
-  // Sums of k products of size 1 reach sqrt(k), and each of k additions rounds: the errors add
-  // up to about k/2 roundings, of which the worst of all elements is several times as large.
+  // Sums of k products of size 1 reach sqrt(k), and each of k additions rounds: the errors add up
+  // to about k/2 roundings, and the worst of all elements has several times as much.
   const double tolerance = kEpsilon * (8.0 + 2.0 * static_cast<double>(size.k));
   expect_close(c, expected, tolerance, "c");
   for (size_t i = 0; i < before.size(); ++i) {
@@ -47,7 +47,7 @@ void expect_product(const MatmulShape& size) {
 }
 
 TEST(Matmul, AgreesWithTheDoubleProduct) {
-  // Also long sums.
+  // Some sums are long.
   for (const MatmulShape size : product_shapes({{130, 67, 33}, {5, 9, 3001}, {1, 300, 20}})) {
     for (const bool transpose_a : {false, true}) {
       for (const bool transpose_b : {false, true}) {

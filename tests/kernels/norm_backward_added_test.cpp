@@ -1,4 +1,4 @@
-// The backward passes of both norms with a gradient that their inputs have from elsewhere.
+// Backward passes of both norms, with another gradient of their input.
 #include <gtest/gtest.h>
 
 #include "norms.h"
@@ -11,8 +11,8 @@ template <typename Element>
 class NormBackwardAdded : public ::testing::Test {};
 TYPED_TEST_SUITE(NormBackwardAdded, SixteenBits, );
 
-// dx is what it is without, and `added`, rounded once; dgamma and dbeta are as without. In place of
-// dy, of `added` and of neither; odd rows, and about what a warp and a block hold in vectors.
+// dx is the plain one plus `added`, rounded once; dgamma and dbeta are the plain ones. dx lies over
+// dy, over `added` or apart; rows are odd, and near the lengths of a warp's and a block's vectors.
 TYPED_TEST(NormBackwardAdded, IsInTheInputsGradientAlone) {
   enum class Place { own, dy, added };
   for (const bool centered : {true, false}) {

@@ -50,7 +50,7 @@ TEST(Norm, ClipsAsPyTorch) {
   EXPECT_FLOAT_EQ(clipped.second, 2.0F / (5.0F + 1e-6F));
   EXPECT_EQ(clip(25.0F, 6.0F).second, 1.0F);
   EXPECT_EQ(clip(0.0F, 1.0F).second, 1.0F);
-  // PyTorch clamps the coefficient, it does not compare the norm: just under 1 here.
+  // PyTorch clamps the coefficient and does not compare the norm: here it is just under 1.
   EXPECT_LT(clip(1.0F, 1.0F).second, 1.0F);
   EXPECT_EQ(clip(25.0F, 0.0F).second, 1.0F);  // no clipping
   EXPECT_TRUE(std::isnan(clip(kNan, 1.0F).second));

@@ -1,4 +1,4 @@
-// Both passes of a norm, with operands that they share.
+// Both passes of a norm, with shared operands.
 #pragma once
 
 #include "kernels/layer_norm.h"
@@ -24,7 +24,7 @@ struct Norm {
   float* dgamma = nullptr;
   float* dbeta = nullptr;
 
-  // This one, or the RMS norm of the same operands.
+  // Returns this norm, or the RMS norm of the same operands.
   Norm centered(bool centered) const {
     Norm norm = *this;
     if (!centered) {
@@ -43,7 +43,7 @@ struct Norm {
   }
 };
 
-// A norm of elements of 16 bits beside that of floats (two_types.h), of random operands.
+// A norm of 16-bit elements and the same of floats (two_types.h), of random operands.
 template <typename Element>
 struct NormOfBoth {
   NormOfBoth(int64_t of_rows, int64_t of_n) : rows(of_rows), n(of_n) {}

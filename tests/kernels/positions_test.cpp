@@ -23,10 +23,10 @@ Doubles expected(const Floats& x, const Region& region) {
   return y;
 }
 
-// One stream runs all cases, so that what it keeps from one serves no other.
+// One stream runs all cases, so that a cached table of one case would spoil another.
 TEST(Positions, FollowTheFormulaInEveryPart) {
   const std::vector<Region> parts = {
-      box({2, 5, 6}, {0, 0, 0}, {2, 5, 6}),        // the whole
+      box({2, 5, 6}, {0, 0, 0}, {2, 5, 6}),        // the whole tensor
       box({4, 8, 6}, {2, 3, 0}, {2, 5, 6}),        // the same extents, other positions
       box({4, 8, 12}, {2, 3, 0}, {2, 5, 6}),       // other frequencies
       box({4, 8, 12}, {2, 3, 5}, {2, 5, 6}),       // other channels, an odd first one
@@ -37,7 +37,7 @@ TEST(Positions, FollowTheFormulaInEveryPart) {
       box({2, 5, 6}, {2, 0, 0}, {0, 5, 6}),        // nothing
       box({2, 5, 6}, {0, 5, 0}, {2, 0, 6}),        //
       box({2, 5, 6}, {0, 0, 6}, {2, 5, 0}),        //
-      box({2, 5, 6}, {0, 0, 0}, {2, 5, 6}),        // and the whole again
+      box({2, 5, 6}, {0, 0, 0}, {2, 5, 6}),        // the whole tensor again
   };
   std::vector<Floats> inputs;
   std::vector<std::unique_ptr<Output>> outputs;

@@ -1,5 +1,5 @@
-// Kernels refuse arguments that break their contract before any work is given to the stream: the
-// pointers here lead nowhere.
+// Kernels refuse arguments that break their contract before they give work to the stream: the
+// pointers here are invalid.
 #include "kernels/preconditions.h"
 
 #include "core/check.h"
@@ -112,7 +112,7 @@ TEST(Preconditions, Matrices) {
   });
 }
 
-// Rows that overlap, or lie too far apart.
+// Rows overlap, or lie too far apart.
 TEST(Preconditions, RowStrides) {
   for (const int64_t stride : {int64_t{-1}, int64_t{2}, 4 * kHuge}) {
     const int64_t rows = stride > 3 ? kHuge : 2;
@@ -278,7 +278,7 @@ TEST(Preconditions, StridedCopies) {
   run(copied({.element = 2, .dims = 1, .extent = {0}}, 2));
 }
 
-// A grid of CUDA has at most 65,535 blocks along y.
+// A CUDA grid has at most 65,535 blocks along y.
 TEST(Preconditions, ExtentsThatFitNoGrid) {
   if (device_kind() != "cuda") {
     GTEST_SKIP() << "without grids";

@@ -1,4 +1,4 @@
-// How many products the CUDA back end computes, and how many bytes they touch.
+// The number of products of the CUDA back end, and the bytes that they touch.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -58,14 +58,14 @@ TEST(ProductCalls, OfExpertsDoNotDependOnTheBatch) {
                                                  .accumulate = false});
       });
       EXPECT_EQ(gradient.calls, 1);
-      // x and dy are read and dw is written, each once.
+      // x and dy are read and dw is written, once each.
       EXPECT_EQ(gradient.bytes, 4 * (x.size() + dy.size() + dw.size()));
     }
   }
 }
 
-// One product, which reads GELU's input besides; where that has other rows than cuBLASLt takes, a
-// product that does not.
+// One product also reads GELU's input; where cuBLASLt does not accept that input's rows, a plain
+// product runs.
 TEST(ProductCalls, GelusBackwardPassIsInTheProduct) {
   for (const MatmulShape& size : {MatmulShape{24, 16, 8}, {24, 12, 8}}) {
     SCOPED_TRACE(size.n);
@@ -99,7 +99,7 @@ TEST(ProductCalls, TheSumsOfABiasAreInTheProduct) {
   }
 }
 
-// Those that are told to, and those alone, leave multiprocessors to messages.
+// Only products marked as beside messages leave multiprocessors to them.
 TEST(ProductCalls, BesideMessagesAreForFewerMultiprocessors) {
   constexpr const char* kVariable = "CUDA_SHIM_MULTIPROCESSORS";
   ASSERT_EQ(::setenv(kVariable, "4", 1), 0);
@@ -123,7 +123,7 @@ TEST(ProductCalls, BesideMessagesAreForFewerMultiprocessors) {
   ASSERT_EQ(::unsetenv(kVariable), 0);
 }
 
-// [rows, 8] x [8, 8], whose algorithms are slow but for the second one. Other tests have other
+// Products [rows, 8] x [8, 8], whose algorithms are slow except the second. Other tests have other
 // rows.
 class Algorithms : public ::testing::Test {
  protected:
@@ -151,7 +151,7 @@ class Algorithms : public ::testing::Test {
     const Floats all = c_.values();
     return {all.begin(), all.begin() + 8 * rows};
   }
-  // Of those that were timed: the only one of so many rows.
+  // Returns the times of the only timed product with so many rows.
   static AlgorithmTimes times_of(const TimeAlgorithms& timing, int64_t rows) {
     std::vector<AlgorithmTimes> found = timing.times();
     std::erase_if(found, [&](const AlgorithmTimes& times) {
@@ -189,12 +189,12 @@ TEST_F(Algorithms, AreThoseThatWereChosen) {
     products(79);
     times = times_of(timing, 79);
   }
-  EXPECT_EQ(products(79).first, 0);  // the fastest
+  EXPECT_EQ(products(79).first, 0);  // another one is the fastest
   choose_algorithms({});
   EXPECT_EQ(products(79).first, 1);
   choose_algorithms({{times.product, 2}});
   EXPECT_EQ(products(79).first, 0);
-  // Of a product that comes later, too.
+  // The choice holds for a later product, too.
   std::vector<int64_t> later = times.product;
   std::ranges::replace(later, int64_t{79}, int64_t{83});
   choose_algorithms({{later, 1}});
@@ -203,11 +203,11 @@ TEST_F(Algorithms, AreThoseThatWereChosen) {
   EXPECT_THROW(choose_algorithms({{later, 3}}), Error);
 }
 
-// Nothing may wait for the stream meanwhile.
+// No call may wait for the stream during a recording.
 TEST_F(Algorithms, AreNotTimedInARecording) {
   const std::unique_ptr<Device> device = make_device({});
   const std::unique_ptr<Stream> stream = device->create_stream("compute", 1);
-  multiply(*stream, 89);  // makes the workspace
+  multiply(*stream, 89);  // allocates the workspace
   stream->synchronize();
   const TimeAlgorithms timing;
   Stream* const streams[] = {stream.get()};

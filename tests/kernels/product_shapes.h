@@ -1,4 +1,4 @@
-// Shapes that every test of products has.
+// Shapes for every test of products.
 #pragma once
 
 #include <initializer_list>
@@ -8,7 +8,7 @@
 
 namespace hidup::kernels::testing {
 
-// Within one tile, across several with odd edges, nothing at all, and `more`.
+// Returns sizes within one tile, across several with odd edges, empty ones, and `more`.
 inline std::vector<MatmulShape> product_shapes(std::initializer_list<MatmulShape> more) {
   std::vector<MatmulShape> shapes = {{1, 1, 1}, {3, 5, 7}, {300, 260, 129}, {0, 4, 3},
                                      {4, 0, 3}, {4, 3, 0}, {0, 0, 0}};

@@ -11,8 +11,8 @@ namespace {
 
 constexpr uint64_t kBranchKey = 0x0123456789ABCDEFULL;
 
-// Whole rows, of even and odd lengths, for a warp and for a block, with and without vectors, up to
-// none.
+// Returns parts of whole rows: of even and odd lengths, for a warp and for a block, with and
+// without vectors, down to no rows.
 std::vector<Region> row_parts() {
   return {
       box({3, 5, 40}, {0, 0, 0}, {3, 5, 40}),
@@ -43,7 +43,7 @@ int64_t rows_of(const Region& region) {
   return region.elements() / region.extent[region.dims - 1];
 }
 
-// The definition of the sum, one element at a time.
+// Computes the sum by its definition, one element at a time.
 Doubles expected_sum(const Floats& branch, const Floats& residual, const DropoutMask& dropout,
                      uint64_t step) {
   const RandomStream random{dropout.key, step};
@@ -67,7 +67,7 @@ struct NormInputs {
   const T* beta;  // null: RMS norm
 };
 
-// With the sum in a place of its own, or in `sum`.
+// Runs the kernel with the sum in a place of its own, or in `sum`.
 template <typename T>
 void residual_norm_of(Stream& stream, const NormInputs<T>& in, const DropoutMask& dropout,
                       NormOutputs<T>& out, T* sum = nullptr) {
@@ -86,7 +86,7 @@ void residual_norm_of(Stream& stream, const NormInputs<T>& in, const DropoutMask
                             .eps = kNormEps});
 }
 
-// The norm of what was summed up, as the kernel that does nothing else finds it.
+// Computes the norm of the sums with the plain kernel.
 Norm<float> norm_of(const Floats& sum, const Floats& gamma, const Floats& beta,
                     NormOutputs<float>& out) {
   const auto n = static_cast<int64_t>(gamma.size());
@@ -172,7 +172,7 @@ template <typename Element>
 class ResidualNormIn16Bits : public ::testing::Test {};
 TYPED_TEST_SUITE(ResidualNormIn16Bits, SixteenBits);
 
-// The sum is rounded, and what is normalized is what was rounded.
+// The sum is rounded, and the rounded sum is normalized.
 TYPED_TEST(ResidualNormIn16Bits, RoundsOnce) {
   constexpr double kRelative = Rounding<TypeParam>::kRelative;
   const OnDevice<StepState> state({.step = 7});

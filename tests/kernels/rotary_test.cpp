@@ -5,7 +5,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-// Turned by the angles times `sign`.
+// Returns x turned by the angles times `sign`.
 Doubles turned(const Doubles& x, const RotarySize& size, double sign) {
   const int64_t pairs = size.head / 2;
   Doubles y(x.size());
@@ -23,7 +23,7 @@ Doubles turned(const Doubles& x, const RotarySize& size, double sign) {
   return y;
 }
 
-// One stream runs all cases, so that what it keeps from one serves no other.
+// One stream runs all cases, so that a cached table of one case would spoil another.
 TEST(Rotary, TurnsPairsAndTurnsThemBack) {
   const std::vector<RotarySize> sizes = {
       {.batch = 2, .sequence = 5, .heads = 3, .head = 8, .first = 0, .theta = 10000.0},

@@ -19,7 +19,7 @@ Ints hashed(const Region& tokens, const RouteSize& size, int threads = 1) {
   return routing.values();
 }
 
-// Logits of a few values only, so that many are equal.
+// Returns logits of a few values only, so that many are equal.
 Floats coarse_logits(const RouteSize& size) {
   Floats logits;
   for (const int32_t value :
@@ -29,7 +29,7 @@ Floats coarse_logits(const RouteSize& size) {
   return logits;
 }
 
-// By sorting: the largest logit first, of equal ones the lower expert.
+// Sorts: the largest logit comes first, the lower expert among equal ones.
 Ints best_experts(const Floats& logits, const RouteSize& size) {
   Ints chosen;
   for (int64_t t = 0; t < size.batch * size.sequence; ++t) {
@@ -49,14 +49,14 @@ TEST(Route, FollowsTheDefinition) {
                                {1, 1, 2, 2, 1},
                                {2, 7, 3, 1, 2},
                                {3, 17, 5, 2, 4},
-                               {2, 65, 8, 2, 3},  // most are dropped
+                               {2, 65, 8, 2, 3},  // most choices are dropped
                                {2, 33, 67, 2, 40},
                                {3, 17, 5, 3, 4},
                                {2, 33, 67, 8, 12},
-                               {2, 9, 4, 4, 3},  // a token chooses all
+                               {2, 9, 4, 4, 3},  // a token chooses all experts
                                {40, 3, 5, 2, 2},
                                {1, 4500, 3, 1, 2000},
-                               {2, 9, 4, 2, 0},  // all are
+                               {2, 9, 4, 2, 0},  // all choices are dropped
                                {0, 5, 3, 1, 2},
                                {2, 0, 3, 2, 1}}) {
     SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.experts);
@@ -90,7 +90,7 @@ TEST(Route, SecondChoicesTakeSlotsBeforeThirdOnes) {
   const Floats logits = {3.0F, 2.0F, 1.0F,  //
                          2.0F, 1.0F, 3.0F,  //
                          1.0F, 3.0F, 2.0F};
-  const Ints expected = {0, 3, -3,  // of expert 2, the third token's second choice took the last
+  const Ints expected = {0, 3, -3,  // the third token's second choice took expert 2's last slot
                          4, 1, -2,  //
                          2, 5, -1};
   EXPECT_EQ(routed(logits, {1, 3, 3, 3, 2}), expected);
@@ -190,7 +190,7 @@ TEST(Route, LoadCountsChoicesAndDrops) {
     });
     EXPECT_EQ(load.values(), expected);
   }
-  const Ints dropped = {-1, -1, -1};  // what routing to no experts gives
+  const Ints dropped = {-1, -1, -1};  // the result of routing to no experts
   Output nothing(0);
   run([&](Stream& s) { expert_load(s, dropped.data(), nothing.data(), 3, 0, 4); });
 }

@@ -15,12 +15,12 @@ struct RouterCase {
 
 std::vector<RouterCase> router_cases() {
   return {{{1, 1, 1, 1, 1}, 1},       {{3, 17, 5, 1, 2}, 1}, {{3, 17, 5, 2, 2}, 2},
-          {{3, 17, 5, 3, 4}, 1},      {{2, 65, 8, 4, 3}, 4},  // most are dropped
-          {{2, 33, 67, 3, 40}, 3},    {{2, 9, 4, 2, 0}, 2},   // all are
+          {{3, 17, 5, 3, 4}, 1},      {{2, 65, 8, 4, 3}, 4},  // most choices are dropped
+          {{2, 33, 67, 3, 40}, 3},    {{2, 9, 4, 2, 0}, 2},   // all choices are dropped
           {{1, 2500, 3, 2, 2000}, 2}, {{0, 5, 3, 1, 2}, 1}};
 }
 
-// Of a row of logits.
+// The softmax of a row of logits.
 struct Softmax {
   Doubles p;
   double lse = 0.0;
@@ -39,7 +39,7 @@ Softmax softmax_of(const Doubles& logits, int64_t t, int64_t experts) {
   return softmax;
 }
 
-// [3, experts]
+// Returns the sums, [3, experts].
 Doubles reference_sums(const Doubles& logits, const Ints& chosen, const RouterCase& at) {
   const auto experts = static_cast<size_t>(at.route.experts);
   const auto choices = static_cast<size_t>(at.route.choices);
@@ -103,7 +103,7 @@ TEST(RouterLosses, SumsAreThoseOfTheDefinition) {
   }
 }
 
-// The tokens are a part of twice as many; the others change the counts only.
+// The tokens are half of all; the other half changes the counts only.
 TEST(RouterLosses, GradientsAreDifferencesOfTheLosses) {
   const OnDevice<StepState> state({.step = 1, .loss_scale = 4.0F});
   for (const RouterCase& at : router_cases()) {

@@ -1,4 +1,4 @@
-// What the tests of Mixture-of-Experts kernels share: routings by their definition.
+// Routings by their definition, for tests of Mixture-of-Experts kernels.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace hidup::kernels::testing {
 
-// The entries for chosen experts [batch, sequence, choices], as route.h defines them.
+// Returns the entries for chosen experts [batch, sequence, choices], as route.h defines them.
 inline Ints routing_of(const Ints& chosen, const RouteSize& size) {
   Ints routing(chosen.size());
   for (int64_t b = 0; b < size.batch; ++b) {
@@ -31,7 +31,7 @@ inline Ints routing_of(const Ints& chosen, const RouteSize& size) {
   return routing;
 }
 
-// Different random experts for every token, of those below `experts`.
+// Returns different random experts below `experts` for every token.
 inline Ints random_choices(const RouteSize& size, int64_t experts) {
   const int64_t tokens = size.batch * size.sequence;
   const auto first = random_tokens("first", tokens, experts);

@@ -1,5 +1,5 @@
-// Matrices whose rows lie further apart than they are long, with NaN in between: the results are
-// those of dense ones.
+// Matrices whose rows lie further apart than they are long, with NaN in between, have the results
+// of dense ones.
 #include "kernels/bias.h"
 #include "kernels/matmul.h"
 #include "losses.h"
@@ -9,7 +9,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-// A matrix of rows of so many elements, `stride` apart.
+// The shape of a matrix whose rows of `columns` elements lie `stride` elements apart.
 struct Rows {
   int64_t columns;
   int64_t stride;
@@ -37,7 +37,7 @@ DeviceArray<T> without_padding(const DeviceArray<T>& padded, const Rows& rows) {
   return dense;
 }
 
-// What lies between the rows is as it was.
+// Checks that the elements between the rows are unchanged.
 template <typename T>
 void expect_padding_unwritten(const DeviceArray<T>& padded, const Rows& rows) {
   for (size_t i = 0; i < padded.size(); ++i) {
@@ -47,7 +47,7 @@ void expect_padding_unwritten(const DeviceArray<T>& padded, const Rows& rows) {
   }
 }
 
-// Large enough that a matrix has several tiles; strides of odd numbers and of padded rows.
+// Sizes of several tiles; strides are odd, or those of padded rows.
 constexpr Rows kRows[] = {{1, 2}, {7, 64}, {67, 67}, {131, 137}, {259, 320}, {320, 384}};
 
 template <typename Element>
@@ -57,7 +57,7 @@ class RowStride : public ::testing::Test {
   static Elements some(const std::string& purpose, int64_t n) {
     return Numbers<Element>(random_floats(purpose, n)).narrow;
   }
-  // Sums may be in another order where addresses are aligned differently.
+  // Differently aligned addresses may change the order of sums.
   template <typename T>
   static void expect_same(const DeviceArray<T>& found, const DeviceArray<T>& dense, int64_t summed,
                           const char* what) {
@@ -150,7 +150,7 @@ TYPED_TEST(RowStride, OfABias) {
   }
 }
 
-// What the cross entropy makes of logits; its gradient over them, too.
+// Results of the cross entropy, with its gradient apart and in place.
 template <typename Element>
 struct LossOf {
   Floats lse, loss, stats;

@@ -1,4 +1,4 @@
-// What clip_scale() leaves for the next step.
+// The state that clip_scale() leaves to the next step.
 #include <limits>
 #include <vector>
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kInfinite = std::numeric_limits<float>::infinity();
 
-// After steps whose gradients have these squared norms; the last step's scale of the gradients.
+// The state after steps whose gradients have these squared norms, and the last scale of gradients.
 struct Counted {
   StepState state;
   float scale = 0.0F;
@@ -76,7 +76,7 @@ TEST(StepState, TheScaleIsOneInOtherPrecisions) {
 TEST(StepState, StopsWhereNoSmallerScaleHelps) {
   const Counted stopped = count({.stops = true}, {1.0F, kNan, 1.0F});
   EXPECT_TRUE(stopped.state.stopped);
-  EXPECT_TRUE(std::isnan(stopped.scale));  // so the optimizer changes nothing any more
+  EXPECT_TRUE(std::isnan(stopped.scale));  // the optimizer changes nothing any more
   EXPECT_EQ(stopped.state.skipped, 1U);
   EXPECT_FALSE(count({}, {kNan}).state.stopped);
 

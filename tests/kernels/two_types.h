@@ -1,4 +1,4 @@
-// Kernels of elements of 16 bits beside those of floats, on the same numbers.
+// Kernels of 16-bit elements and of floats, on the same numbers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,8 +20,8 @@ struct Rounding {
   static constexpr double kAbsolute = std::is_same_v<Element, BFloat16> ? 0x1p-133 : 0x1p-25;
 };
 
-// Errors of rounding a result, or what goes from one step to the next; of floats none, as sums are
-// in float in any case.
+// Errors of rounding a result or an intermediate value; zero for floats, because sums are in float
+// in any case.
 template <typename Element>
 struct Stored : Rounding<Element> {};
 template <>
@@ -33,7 +33,7 @@ struct Stored<float> {
 // The same numbers in 16 bits and as floats.
 template <typename Element>
 struct Numbers {
-  template <typename Values>  // of floats, or of elements
+  template <typename Values>  // of floats or of elements
   explicit Numbers(const Values& values) {
     for (const float value : values) {
       narrow.push_back(Element(value));
@@ -44,7 +44,7 @@ struct Numbers {
   Floats wide;
 };
 
-// Results of the two kernels; of f32 both are.
+// Results of the two kernels; both are f32 where the kernel stores f32.
 template <typename Narrow>
 struct Results {
   explicit Results(int64_t n) : narrow(n), wide(n) {}
@@ -55,11 +55,11 @@ struct Results {
   Output wide;
 };
 
-// The type of what a pointer leads to, without const.
+// The type that a pointer leads to, without const.
 template <typename Pointer>
 using Pointee = std::remove_cvref_t<decltype(*std::declval<Pointer>())>;
 
-// What a test's work gets the pointers by: of(x).
+// Select the pointers of a type in a test's work: of(x).
 struct Narrow {
   template <typename Pair>
   auto* operator()(Pair& pair) const {
@@ -73,7 +73,7 @@ struct Wide {
   }
 };
 
-// work(stream, of) with either type.
+// Calls work(stream, of) for both types.
 template <typename Work>
 void run_both(Work work) {
   run([&](Stream& stream) {

@@ -1,4 +1,4 @@
-// How CPUs multiply elements of 16 bits: the ways that typed tests go through.
+// Methods of CPUs for products of 16-bit elements, as types for typed tests.
 #pragma once
 
 #include <type_traits>

@@ -1,4 +1,4 @@
-// GPT-2, as tests/golden/make_golden.py defines it with PyTorch, and the decks with its sizes.
+// GPT-2 as tests/golden/make_golden.py defines it with PyTorch, and the decks with its sizes.
 #include <gtest/gtest.h>
 
 #include "graph/text.h"
@@ -19,7 +19,7 @@ void expect_contains(const Graph& graph, const std::string& expected) {
   EXPECT_NE(text.find(expected), std::string::npos) << text;
 }
 
-// Before a residual connection weights start at 0.02 / sqrt(2 layers).
+// Weights before a residual connection are initialized with 0.02 / sqrt(2 layers).
 TEST(Gpt, Parameters) {
   expect_contains(build_model(gpt_deck(0.1), 31), R"(graph gpt
 
@@ -43,7 +43,7 @@ parameter layers.1.norm1.weight : f32[12] = ones
 )");
 }
 
-// Norms stand before both halves of a block, and behind the last one; the head is the embedding.
+// Norms precede both halves of a block and follow the last one; the head is the embedding.
 TEST(Gpt, ABlockAndTheEnds) {
   const Graph graph = build_model(gpt_deck(0.1), 31);
   expect_contains(graph, R"(
@@ -86,7 +86,7 @@ layers.1.moe.residual = add(layers.1.attention.residual, layers.1.moe.combine) :
 norm = )");
 }
 
-// The sizes that OpenAI's checkpoints have.
+// The decks have the sizes of OpenAI's checkpoints.
 TEST(Gpt, DecksHaveTheParametersOfGpt2) {
   const auto parameters = [](const std::string& name) {
     const DeckSource source = read_deck_file(HIDUP_INPUTS "/models/" + name + ".yaml");

@@ -25,7 +25,7 @@ TEST(ReadGraph, TakesWhatWasBuilt) {
   }
 }
 
-// Line numbers below are those of this text.
+// The tests below use the line numbers of this text.
 constexpr const char* kGraph = R"(graph own
 input tokens : i32[5, 7]
   input targets : i32[5, 7]
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Wrong{"head : f32[6, 33]", "head : f32[6, 30]",
                           "own.txt:13:1: y has 30 classes, but the data has 31 different tokens"}));
 
-// What parse_graph() refuses keeps its place.
+// Errors of parse_graph() keep their place.
 INSTANTIATE_TEST_SUITE_P(Text, WrongGraphFile,
                          testing::Values(Wrong{
                              "dispatch(x, routing)", "dispach(x, routing)",
@@ -140,7 +140,7 @@ TEST(ReadGraph, WantsBothInputs) {
   }
 }
 
-// The right shape, but no integers.
+// The input has the right shape but is no integer.
 TEST(ReadGraph, WantsIntegers) {
   try {
     read_graph(

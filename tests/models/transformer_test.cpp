@@ -1,4 +1,4 @@
-// The models that decks describe, as tests/golden/make_golden.py defines them with PyTorch.
+// Models of decks, as tests/golden/make_golden.py defines them with PyTorch.
 #include "models/transformer.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ MoeDeck moe_of(const std::string& router, double capacity_factor, int64_t every 
   return {.experts = 5, .every = every, .router = router, .capacity_factor = capacity_factor};
 }
 
-// "name [shape] start" with a 'd' behind it where weight decay applies.
+// Returns "name [shape] start" of each parameter, followed by 'd' where weight decay applies.
 std::vector<std::string> parameters_of(const Graph& graph) {
   std::vector<std::string> found;
   for (const Tensor& tensor : graph.tensors()) {
@@ -87,7 +87,7 @@ TEST(Transformer, ParametersAreThoseOfTheGoldenModel) {
   }
 }
 
-// Blocks i with (i + 1) % every == 0.
+// Blocks i with (i + 1) % every == 0 have experts.
 TEST(Transformer, ExpertsAreInEverySoManyBlocks) {
   const auto blocks = [](int64_t every) {
     const Graph graph = build_model(deck_of(6, moe_of("top1", 1.0, every)), 31);
@@ -118,7 +118,7 @@ TEST(Transformer, CapacityIsRoundedUpAndLimited) {
     EXPECT_EQ(graph.tensor(graph.find("layers.0.moe.dispatch")).shape, (Shape{5, 5, slots, 12}));
     return slots;
   };
-  // Of 7 tokens and 5 experts.
+  // All cases have 7 tokens and 5 experts.
   EXPECT_EQ(capacity("top1", 1.0), 2);   // 1.4
   EXPECT_EQ(capacity("top2", 1.0), 3);   // 2.8
   EXPECT_EQ(capacity("hash", 1.0), 2);   // 1.4
@@ -126,7 +126,7 @@ TEST(Transformer, CapacityIsRoundedUpAndLimited) {
   EXPECT_EQ(capacity("top2", 1.25), 4);  // 3.5
   EXPECT_EQ(capacity("top1", 0.01), 1);  // at least one
   EXPECT_EQ(capacity("top1", 5.0), 7);   // all tokens
-  EXPECT_EQ(capacity("top2", 5.0), 7);   // 14: a token chooses an expert once
+  EXPECT_EQ(capacity("top2", 5.0), 7);   // 14, but a token chooses an expert once
   EXPECT_EQ(capacity("top1", 1000.0), 7);
 }
 
@@ -173,7 +173,7 @@ layers.0.moe.combine = combine(layers.0.moe.experts.down, layers.0.moe.routing,)
   EXPECT_EQ(graph.find("layers.0.moe.experts.down.bias"), -1);
 }
 
-// The order of a block: experts between the router and the residual connection.
+// In a block, experts follow the router and precede the residual connection.
 TEST(Transformer, ABlockWithExperts) {
   const std::string text = print_graph(build_model(deck_of(1, moe_of("top2", 1.0)), 31));
   const std::string expected = R"(

@@ -1,4 +1,4 @@
-// The vision transformer, as tests/golden/make_golden.py defines it with PyTorch.
+// The vision transformer as tests/golden/make_golden.py defines it with PyTorch.
 #include <gtest/gtest.h>
 
 #include "graph/text.h"
@@ -38,7 +38,7 @@ loss = cross_entropy(head.biased, targets) : f32[]
   expect_contains(text, "parameter positions.weight : f32[65, 12] = normal(0.02) decay\n");
 }
 
-// ceil(1.25 x 2 x 65 / 4) = 41 slots of an expert.
+// An expert has ceil(1.25 x 2 x 65 / 4) = 41 slots.
 TEST(Vit, ExpertsHaveSlotsForTheClassTokenToo) {
   expect_contains(
       text_of_vit({.experts = 4, .every = 2, .router = "top2", .capacity_factor = 1.25}),

@@ -1,6 +1,5 @@
-// What comes and goes within a step: parameters that are gathered for each pass, activations that
-// are computed again, groups of microbatches; and what the verifier says of programs that do it
-// wrong.
+// Memory saving within a step: parameters gathered for each pass, recomputed activations, groups of
+// microbatches; and the verifier's errors for wrong programs of this kind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +37,7 @@ int64_t activation_bytes(int64_t layers, Kept kept, Recompute level, int groups 
   return plan_memory(verified_program(graph, strategy), 0).activation_bytes;
 }
 
-// Instructions in the order of the list that the condition holds for.
+// Returns the instructions for which the condition holds, in the list's order.
 std::vector<int> places(const Program& program, const std::function<bool(const Instruction&)>& is) {
   std::vector<int> found;
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
@@ -64,14 +63,14 @@ TEST(KeptForAPass, ParametersAreGatheredForEachPassThatReadsThem) {
     if (tensor.role == Tensor::Role::parameter) {
       const bool read = tensor.name.starts_with("layers.") && tensor.name.ends_with("weight");
       EXPECT_EQ(forward[tensor.name], 1) << tensor.name;
-      // That of the last norm, too; the head's table is there still.
+      // The last norm's parameters are gathered anew, too; the head's table is still there.
       EXPECT_EQ(again[tensor.name], read || tensor.name == "norm.weight" ? 1 : 0) << tensor.name;
     }
   }
 }
 
-// A gather comes when the bucket before the one in use is done with: not earlier, whatever the
-// timing; and not later than the first use of the one before it, so that it comes beside that.
+// A gather starts when the bucket before the one in use is finished: not earlier, whatever the
+// timing, and not later than the first use of the bucket in use, so that it overlaps with it.
 TEST(KeptForAPass, OneBucketComesWhileOneIsUsed) {
   const Graph graph = gpt_model(4);
   const Program program = verified_program(graph, fsdp_of(graph, Kept::pass));
@@ -96,8 +95,8 @@ TEST(KeptForAPass, OneBucketComesWhileOneIsUsed) {
   }
 }
 
-// With more layers the memory grows by what the forward pass keeps, and not by parameters and their
-// gradients, of whole size.
+// Memory grows with the layers by the activations of the forward pass, not by whole parameters and
+// gradients.
 TEST(KeptForAPass, WholeParametersAndGradientsTakeTheMemoryOfAFew) {
   const auto growth = [](Kept kept) {
     return activation_bytes(16, kept, Recompute::none) - activation_bytes(8, kept, Recompute::none);
@@ -111,7 +110,7 @@ TEST(KeptForAPass, WholeParametersAndGradientsTakeTheMemoryOfAFew) {
   EXPECT_GT(growth(Kept::step), growth(Kept::pass));
 }
 
-// What a block of this model leaves to the next one, of rank 0.
+// Bytes that a block of this model leaves to the next one, on rank 0.
 constexpr int64_t kBlockBytes = 3 * 7 * 12 * 4;
 
 TEST(Recompute, OfBlocksKeepsWhatIsBetweenThem) {
@@ -126,8 +125,8 @@ TEST(Recompute, OfBlocksKeepsWhatIsBetweenThem) {
   };
   const int64_t aligned = (kBlockBytes + kValueAlignment - 1) / kValueAlignment * kValueAlignment;
   EXPECT_EQ(growth(Recompute::block), 8 * aligned);
-  // It has whole parameters: kept for a pass are only the sums of their gradients, which go when
-  // they have been sent.
+  // zero1 has whole parameters: only the sums of their gradients have the residency of a pass. They
+  // are freed once they have been sent.
   EXPECT_LT(growth(Recompute::block, "zero1"), growth(Recompute::block, "zero1", Kept::step));
   EXPECT_LT(growth(Recompute::cheap), growth(Recompute::none));
   EXPECT_LT(growth(Recompute::block), growth(Recompute::cheap));
@@ -148,9 +147,9 @@ TEST(Recompute, WritesInstructionsAsTheyWere) {
   const Graph graph = gpt_model(2);
   const Program program =
       verified_program(graph, fsdp_of(graph, Kept::step, Recompute::block), true, 2048);
-  // The last product of a block and what follows it nobody reads again, and the sum before the
-  // first norm is kept: of that instruction the norm is left. A bucket ends between a product and
-  // its bias.
+  // Nobody reads the last product of a block and its successors again. The sum before the first
+  // norm stays in memory, so of that instruction only the norm is recomputed. A bucket ends between
+  // a product and its bias.
   EXPECT_EQ(again_opcodes(program, "layers.1"),
             (Names{"layer_norm", "matmul_bias", "attention", "matmul", "bias", "residual_norm",
                    "matmul_bias_gelu"}));
@@ -169,7 +168,7 @@ TEST(Recompute, SendsMessagesAgain) {
   const Program program = verified_program(graph, strategy);
   const std::vector<int> sent =
       places(program, [](const Instruction& i) { return i.again && i.stream == StreamKind::comm; });
-  // Of each block what both of its halves gather, and what the first of them scatters.
+  // Each block gathers in both halves again and scatters in the first.
   EXPECT_EQ(sent.size(), 2 * 3);
   for (const int i : sent) {
     EXPECT_EQ(program.instructions[static_cast<size_t>(i)].after_uses_of.size(), 1);
@@ -205,7 +204,7 @@ TEST(Accumulate, ActivationsTakeTheMemoryOfAGroup) {
 
 class Refused : public testing::Test {
  protected:
-  // Of a program that recomputes blocks, after the change of the first instruction like that.
+  // Returns the verifier's error after a change of the first such instruction, with recomputation.
   std::string refusal(const std::function<bool(const Instruction&)>& is,
                       const std::function<void(Program&, Instruction&)>& change) const {
     Program program =

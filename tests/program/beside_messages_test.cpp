@@ -8,7 +8,7 @@
 namespace hidup {
 namespace {
 
-// Whether no wait orders the instruction and some collective.
+// Returns true if no wait orders the instruction relative to some collective.
 bool unordered(const Program& program, const HappensBefore& before, int i) {
   for (int c = 0; c < static_cast<int>(program.instructions.size()); ++c) {
     if (program.instructions[static_cast<size_t>(c)].stream == StreamKind::comm && !before(c, i) &&
@@ -31,7 +31,7 @@ TEST(BesideMessages, IsWhatNoWaitOrders) {
   });
 }
 
-// The loss is summed over the ranks, and then the gradients are.
+// Ranks sum the loss, and later the gradients.
 TEST(BesideMessages, OfDataParallelRanksComeInTheBackwardPass) {
   const Program program = sample_program(2);
   const auto count = [&](Phase phase, bool beside) {

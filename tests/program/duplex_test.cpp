@@ -1,4 +1,4 @@
-// Microbatches: the same work in parts, woven so that one computes while another communicates.
+// Microbatches interleave: one computes while another communicates.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,8 +32,7 @@ double total(const Program& program, double Instruction::*member, StreamKind str
   return sum;
 }
 
-// Collectives of the forward pass that belong to microbatches, in the order in which they are
-// issued.
+// Returns the microbatches of the forward pass's collectives, in the order of issue.
 std::vector<int> microbatches_that_send(const Program& program) {
   std::vector<int> order;
   for (const Instruction& instruction : program.instructions) {
@@ -46,14 +45,13 @@ std::vector<int> microbatches_that_send(const Program& program) {
 }
 
 TEST(Duplex, MicrobatchesTakeTurnsOnTheLink) {
-  // Three all-to-alls a microbatch: of buffers and counts to the experts, which are one stage,
-  // and of buffers back.
+  // A microbatch has three all-to-alls: buffers and counts to the experts, which are one stage, and
+  // buffers back.
   EXPECT_EQ(microbatches_that_send(program_of("ep-deepspeed", 2)),
             (std::vector<int>{0, 0, 1, 1, 0, 1}));
 }
 
-// Between what a microbatch computes for its collective and what it does with the result, the
-// others compute.
+// While a microbatch waits for its collective, the others compute.
 TEST(Duplex, WhileOneSendsAnotherComputes) {
   const Program program = program_of("megatron", 2);
   int hidden = 0;
@@ -65,7 +63,7 @@ TEST(Duplex, WhileOneSendsAnotherComputes) {
       continue;
     }
     ++collectives;
-    // Work of the other microbatch that neither precedes nor follows from this collective.
+    // Work of the other microbatch neither precedes nor follows from this collective.
     for (size_t k = static_cast<size_t>(sends.waits[0]) + 1; k < program.instructions.size(); ++k) {
       const Instruction& other = program.instructions[k];
       if (other.stream == StreamKind::compute) {
@@ -75,12 +73,12 @@ TEST(Duplex, WhileOneSendsAnotherComputes) {
     }
   }
   EXPECT_GT(collectives, 6);
-  // All but the last stage's of the last microbatch, which nobody is left to hide.
+  // Nothing is left to hide the last stage of the last microbatch.
   EXPECT_GE(hidden, collectives - 2);
 }
 
-// Where parameters are gathered in buckets, the second microbatch begins before the first is
-// through: both compute with a bucket while the next is on its way.
+// Where parameters are gathered in buckets, the second microbatch begins before the first one ends:
+// both compute with a bucket while the next is on its way.
 TEST(Duplex, MicrobatchesTakeTurnsAtEveryBucketOfParameters) {
   const Program program = program_of("fsdp", 2);
   std::vector<int> turns;  // of computation in the forward pass
@@ -107,8 +105,8 @@ int forward_stages(const Program& program) {
   return stages;
 }
 
-// Where a microbatch communicates between buckets, these start no stages: communication hides
-// behind all that is computed up to the next one.
+// Where microbatches communicate between buckets, buckets start no stages, and all computation up
+// to the next communication can hide it.
 TEST(Duplex, BucketsLeaveComputationToTheCommunicationOfMicrobatches) {
   const Graph graph = build_model(sample_deck(), 31);
   const Mesh mesh = {{"node", 2}, {"gpu", 2}};
@@ -122,7 +120,7 @@ TEST(Duplex, BucketsLeaveComputationToTheCommunicationOfMicrobatches) {
     return instruction.phase == Phase::forward && instruction.opcode == Opcode::all_gather;
   };
   EXPECT_GE(std::ranges::count_if(gathers.instructions, is_gather), 6);
-  // The first bucket's alone, before all communication.
+  // The additional stage is the first bucket's, before all communication.
   EXPECT_EQ(forward_stages(gathers), forward_stages(program("node=megatron,gpu=dp")) + 1);
 }
 
@@ -136,7 +134,7 @@ std::vector<Opcode> forward_opcodes(const Program& program, int microbatch) {
   return opcodes;
 }
 
-// Only the first one's list has the gathers of parameters, which come between what is fused.
+// Gathers of parameters, which only the first microbatch's list has, separate fusable instructions.
 TEST(Duplex, MicrobatchesAreFusedAlike) {
   const Graph graph = build_model(sample_deck(), 31);
   const Mesh mesh = {{"node", 2}, {"gpu", 2}};
@@ -164,7 +162,7 @@ TEST(Duplex, TheWorkIsTheSame) {
   }
 }
 
-// Parameters are gathered once, gradients are sent once, whatever the number of microbatches.
+// Parameters are gathered once and gradients sent once, whatever the number of microbatches.
 TEST(Duplex, ParametersAndGradientsAreSentOnce) {
   for (const char* name : {"dp", "zero1", "fsdp", "ps"}) {
     EXPECT_EQ(print_collectives(program_of(name, 1)), print_collectives(program_of(name, 4)))
@@ -186,7 +184,7 @@ TEST(Duplex, IsProvenForEveryStrategyAndNumber) {
   }
 }
 
-// The parts of the batch are even among the ranks, though a microbatch does not divide.
+// Ranks get even parts of the batch, though a microbatch does not divide.
 TEST(Duplex, RanksShareTheBatchEvenly) {
   const Program program = program_of("dp", 3, 4);  // 5 sequences: 2, 2, 1
   std::vector<int64_t> sequences(4, 0);

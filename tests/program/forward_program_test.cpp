@@ -1,4 +1,4 @@
-// The program of the forward pass alone.
+// Programs of the forward pass alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,8 +21,8 @@ Program verified_forward(const Graph& graph, const Strategy& strategy,
   return program;
 }
 
-// x is read by the dropout and, beside it, by the sum: what takes the place of the dropout's output
-// must not be overwritten before that.
+// The dropout and the sum beside it read x, so the value that replaces the dropout's output must
+// not be overwritten earlier.
 constexpr const char* kGraph = R"(graph small
 input tokens : i32[4, 6]
 input targets : i32[4, 6]
@@ -97,7 +97,7 @@ TEST(ForwardProgram, HasNothingOfABackwardPass) {
   for_all_programs(3, check, false);
 }
 
-// The activations of a training grow with the layers, those of a forward pass do not.
+// A training's activations grow with the layers, those of a forward pass do not.
 TEST(ForwardProgram, NeedsTheMemoryOfALayer) {
   const auto activations = [](int64_t layers, bool trains) {
     const Graph graph = build_model(sample_deck(layers), 31);
@@ -112,7 +112,7 @@ TEST(ForwardProgram, NeedsTheMemoryOfALayer) {
   EXPECT_LT(3 * activations(2, false), activations(2, true));
 }
 
-// It finds the parameters of the training where that keeps them, and leaves alone what lasts.
+// The forward pass reads the training's parameters in place, and spares persistent values.
 TEST(ForwardProgram, SharesTheValuesOfATraining) {
   const Graph graph = build_model(sample_deck(), 31);
   const Strategy strategy = named_strategy("fsdp", graph, {{"ranks", 2}});
@@ -133,7 +133,7 @@ TEST(ForwardProgram, SharesTheValuesOfATraining) {
   }
 }
 
-// Each wait is needed, and a value that another one's memory takes is found.
+// Each wait is needed, and the verifier finds a value whose memory another one overwrites.
 TEST(ForwardProgram, IsVerifiedAsClosely) {
   const Graph graph = build_model(sample_deck(), 31);
   int waits = 0;

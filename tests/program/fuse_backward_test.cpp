@@ -11,7 +11,7 @@
 namespace hidup {
 namespace {
 
-// x [4, 6, 8] and what reads it.
+// Returns a graph of x [4, 6, 8] and the operations that read it.
 Graph mlp_with(const std::string& operations) {
   return token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter w : f32[8, 10] = uniform(0.1)
@@ -39,7 +39,7 @@ Program program_of(const std::string& operations, const std::string& strategy = 
   return verified_program(graph, chosen, fuse, bucket_bytes);
 }
 
-// Of the backward pass, without messages and local copies.
+// Returns the opcodes of the backward pass, without messages and local copies.
 Names backward_opcodes(const Program& program) {
   Names names;
   for (const Instruction& instruction : program.instructions) {
@@ -73,7 +73,7 @@ TEST(FuseBackward, GeluAndTheBiasesOfAnMlp) {
                    "matmul_backward_input", "matmul_backward_weight", "embedding_backward"}));
 }
 
-// Sums of several microbatches are added to; each microbatch has its own products.
+// Several microbatches add to the sums; each microbatch has its own products.
 TEST(FuseBackward, EveryMicrobatchByItself) {
   const Program program = program_of(kMlp, "dp", 2, 2);
   std::vector<bool> accumulates;
@@ -88,7 +88,7 @@ TEST(FuseBackward, EveryMicrobatchByItself) {
   EXPECT_EQ(std::ranges::count(accumulates, true), 2);
 }
 
-// The bias's gradient is sent before its product comes.
+// The bias's gradient is sent before its product runs.
 TEST(FuseBackward, NotABiasThatIsSentBefore) {
   const Names names = backward_opcodes(program_of(kMlp, "dp", 2, 1, 1));
   EXPECT_EQ(std::ranges::count(names, "bias_backward"), 2);
@@ -109,7 +109,7 @@ loss = cross_entropy(y, targets)
                    "matmul_backward_weight", "embedding_backward"}));
 }
 
-// The gradient of h has two parts, of which the product is one.
+// The gradient of h has two parts, and the product is only one.
 TEST(FuseBackward, NotAGeluThatIsReadTwice) {
   const Names names = backward_opcodes(program_of(R"(p = matmul(x, w)
 y = bias(p, b)
@@ -124,7 +124,7 @@ loss = cross_entropy(z, targets)
   EXPECT_EQ(std::ranges::count(names, "matmul_backward_input_gelu"), 0);
 }
 
-// GELU's input is reduced over the ranks, or its gradient is.
+// GELU's input or its gradient is reduced over the ranks.
 TEST(FuseBackward, NotAGeluWhoseGradientIsSummedBefore) {
   const Graph graph = mlp_with(kMlp);
   Strategy strategy = named_strategy("dp", graph, {{"ranks", 2}});
@@ -139,7 +139,7 @@ TEST(FuseBackward, NotAGeluWhoseGradientIsSummedBefore) {
   EXPECT_EQ(std::ranges::count(names, "matmul_backward_input_gelu"), 0);
 }
 
-// x [4, 6, 8], whose gradient comes from the norm and from the sum behind it.
+// Returns the program of x [4, 6, 8], whose gradient comes from the norm and from the sum after it.
 Program norm_program(const std::string& operations, bool fuse = true) {
   const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter w : f32[8, 8] = uniform(0.1)
@@ -169,7 +169,7 @@ TEST(FuseBackward, ANormAndTheSumWithTheResidualsGradient) {
   }
 }
 
-// Of three parts the norm's is added to one, and their sum to the third.
+// The gradient has three parts: the norm's is added to one, and their sum to the third.
 TEST(FuseBackward, ANormAndOneSumOnly) {
   const Names names = backward_opcodes(norm_program(R"(y = layer_norm(x, gamma, beta)
 f = matmul(y, w)
@@ -182,8 +182,8 @@ s = add(x, h)
   EXPECT_EQ(std::ranges::count(names, "layer_norm_backward"), 0);
 }
 
-// The same flops; a read and a write of GELU's gradient less, and a read of the gradient of each
-// bias's output.
+// Fusing saves no flops, but a read and a write of GELU's gradient, and a read of the gradient of
+// each bias's output.
 TEST(FuseBackward, SavesBytesAndNoFlops) {
   const auto total = [](bool fuse, double Instruction::*amount) {
     double sum = 0.0;

@@ -16,7 +16,7 @@ y = layer_norm(s, gamma, beta)
 loss = cross_entropy(y, targets)
 )";
 
-// x [4, 6, 8] and what reads it.
+// Returns the program of x [4, 6, 8] and the operations that read it.
 Program residual_program(const std::string& operations, int64_t ranks = 1,
                          const std::string& strategy = "dp") {
   const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
@@ -91,7 +91,7 @@ struct NormCase {
 
 TEST(FuseResidual, WhatFollowsDirectlyAndNobodyElseReads) {
   const std::vector<NormCase> cases = {
-      // The sum goes on, as in models that normalize before a branch.
+      // The sum has another reader, as in models that normalize before a branch.
       {R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
@@ -100,7 +100,7 @@ t = add(s, y)
 loss = cross_entropy(t, targets)
 )",
        {"embedding", "matmul", "residual_norm", "add", "cross_entropy"}},
-      // Others read what dropout leaves.
+      // The dropout's output has other readers.
       {R"(f = matmul(x, w)
 d = dropout(f) {p=0.25}
 s = add(x, d)
@@ -124,7 +124,7 @@ loss = cross_entropy(y, targets)
   const Program sum_goes_on = residual_program(cases[0].operations);
   EXPECT_EQ(find_opcode(sum_goes_on, Opcode::add).inputs[0],
             find_opcode(sum_goes_on, Opcode::residual_norm).outputs[1]);
-  // The parameters of the norm come in between.
+  // A gather of the norm's parameters separates the two.
   const Names names = forward_opcodes(residual_program(kSumAndNorm, 2, "fsdp"));
   EXPECT_EQ(std::ranges::count(names, "residual_norm"), 0);
   EXPECT_EQ(std::ranges::count(names, "layer_norm"), 1);

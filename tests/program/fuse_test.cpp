@@ -12,7 +12,7 @@
 namespace hidup {
 namespace {
 
-// A product x w + b of x [4, 6, 8], and what reads it.
+// Returns a graph of a product x w + b of x [4, 6, 8] and the operations that read it.
 Graph graph_with(const std::string& operations, const std::string& parameters = "") {
   return token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter w : f32[8, 10] = uniform(0.1)
@@ -25,7 +25,7 @@ Program on_one_rank(const Graph& graph, bool fuse = true) {
   return verified_program(graph, named_strategy("dp", graph, {{"ranks", 1}}), fuse);
 }
 
-// On two ranks: every operation by the named rule, parameters whole unless they are told.
+// Every operation has the named rule on two ranks; parameters are whole unless `stored` has them.
 Program on_two_ranks(const Graph& graph, const std::map<std::string, std::string>& rules,
                      const std::map<std::string, Placement>& stored = {},
                      int64_t bucket_bytes = 1) {
@@ -118,7 +118,7 @@ z = add(p, y)
 loss = cross_entropy(z, targets)
 )",
        {"embedding", "matmul", "bias", "add", "cross_entropy"}},
-      // What is biased is read twice.
+      // The biased product is read twice.
       {R"(p = matmul(x, w)
 y = bias(p, b)
 r = relu(y)
@@ -169,7 +169,7 @@ TEST(Fuse, NotWhereTheBiasIsGatheredInBetween) {
   EXPECT_EQ(forward_opcodes(on_two_ranks(graph_with(kBiased), by_batch, stored)),
             (Names{"embedding", "all_gather", "matmul", "all_gather", "bias", "relu",
                    "cross_entropy", "all_reduce"}));
-  // In one bucket with the weight it comes before.
+  // In one bucket with its weight the bias comes early enough.
   EXPECT_EQ(forward_opcodes(on_two_ranks(graph_with(kBiased), by_batch, stored, 1 << 20)),
             (Names{"embedding", "all_gather", "matmul_bias_relu", "cross_entropy", "all_reduce"}));
 }
@@ -183,7 +183,7 @@ TEST(Fuse, EveryMicrobatchByItself) {
                    "matmul_bias_relu", "cross_entropy"}));
 }
 
-// The same flops, and of the result one pass instead of five (of GELU: two, for its input).
+// Fusing saves no flops, but leaves one pass over the result of five (GELU: two, for its input).
 TEST(Fuse, SavesBytesAndNoFlops) {
   for (const std::string activation : {"relu", "gelu"}) {
     const Graph graph = graph_with("p = matmul(x, w)\ny = bias(p, b)\nz = " + activation +

@@ -1,5 +1,5 @@
-// cuBLASLt's fast kernels for 16 bits want rows that begin at multiples of 16 bytes. Of every
-// product of the shipped decks they do, or the reason stands here.
+// cuBLASLt's fast kernels for 16 bits need rows that begin at multiples of 16 bytes. Every product
+// of the shipped decks has them, or an entry below gives the reason.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ namespace {
 
 constexpr int64_t kAligned = 16;  // bytes
 constexpr int64_t kRanks = 8;
-constexpr int64_t kBytes = 256;  // the vocabulary of decks that take it from their text
+constexpr int64_t kBytes = 256;  // the vocabulary of decks with byte tokens
 
 std::vector<std::filesystem::path> shipped_decks() {
   std::vector<std::filesystem::path> decks;
@@ -55,7 +55,7 @@ struct Matrix {
   int64_t bytes = 0;  // from one row to the next
 };
 
-// Of a product without experts: x [.., summed], weight, and y [.., columns], or their gradients.
+// Returns the row of x [.., summed], the weight, y [.., columns], or a gradient, without experts.
 int64_t row_of(const Program& program, const Instruction& product, std::string_view operand,
                ValueId weight, int64_t rank) {
   const auto& attributes = product.as<MatmulAttributes>();
@@ -92,7 +92,7 @@ std::vector<Matrix> matrices_of(const Program& program, const Instruction& produ
   return matrices;
 }
 
-// Why the rows of a matrix may begin anywhere; empty: they may not.
+// Returns the reason why a matrix's rows may be unaligned; empty where they may not.
 constexpr std::string_view kShort = "short rows stay dense";
 constexpr std::string_view kHead = "parameters are dense: a head that is no embedding has odd rows";
 std::string_view reason_for(const Matrix& matrix) {
@@ -129,7 +129,7 @@ TEST(LeadingDimensions, AreAlignedInSixteenBits) {
     }
   }
   EXPECT_EQ(excused[kHead], (std::set<std::string>{"bert", "bert-sgmoe", "bert-switch"}));
-  // Ten classes, few experts, and eighths of small models.
+  // Ten classes, few experts, and eighths of small models have short rows.
   EXPECT_EQ(excused[kShort], (std::set<std::string>{"llama-tiny", "own-graph", "tiny", "vit",
                                                     "vit-sgmoe", "vit-switch"}));
 }

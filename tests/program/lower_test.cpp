@@ -15,7 +15,7 @@
 namespace hidup {
 namespace {
 
-// Two products with w.
+// Returns a graph with two products with w.
 Graph graph_of_a_shared_parameter() {
   return token_graph(R"(parameter table : f32[8, 8] = uniform(0.1)
 parameter w : f32[8, 8] = uniform(0.1)
@@ -94,8 +94,8 @@ TEST(Lower, EveryParameterIsUpdatedOnce) {
   }
 }
 
-// Parameters of 16 bits: with their masters, in the layout of those, and sent on where that is
-// another one.
+// Parameters of 16 bits are updated with their masters in the masters' layout, and sent on where
+// their own layout differs.
 TEST(Lower, MastersAreUpdatedAndRoundedTogether) {
   const Graph graph = with_precision(build_model(sample_deck(1), 31), DType::bf16);
   for (const char* name : {"dp", "zero1", "fsdp"}) {
@@ -132,11 +132,11 @@ TEST(Lower, MastersAreUpdatedAndRoundedTogether) {
   }
 }
 
-// The rank's matrix products: forward 2mkn each, backward twice that.
+// The rank's matrix products take 2mkn flops each forward, and twice as many backward.
 TEST(Lower, FlopsAreThoseOfTheRanksPart) {
   const Graph graph = build_model(sample_deck(), 31);
   LoweringOptions options = sample_options(2048);
-  options.fuse = false;  // nothing but the products
+  options.fuse = false;  // leaves nothing but the products
   const Program program = lower(graph, named_strategy("dp", graph, {{"ranks", 2}}), options);
   double forward = 0.0;
   double backward = 0.0;
@@ -154,7 +154,7 @@ TEST(Lower, FlopsAreThoseOfTheRanksPart) {
   EXPECT_DOUBLE_EQ(backward, 2.0 * forward);
 }
 
-// A parameter used twice: its gradient is written, then added to, and reduced after both.
+// The gradient of a parameter with two uses is written, then added to, and reduced after both.
 TEST(Lower, SharedParametersAccumulate) {
   const Graph graph = graph_of_a_shared_parameter();
   const Program program =
@@ -171,7 +171,7 @@ TEST(Lower, SharedParametersAccumulate) {
   EXPECT_EQ(accumulates, (std::vector<bool>{false, true}));
 }
 
-// Every operation by the named rule, parameters whole.
+// Lowers with the named rule for every operation and whole parameters.
 Program lowered(const Graph& graph, const std::map<std::string, std::string>& rules) {
   Strategy strategy = named_strategy("dp", graph, {{"ranks", 2}});
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
@@ -185,7 +185,7 @@ Program lowered(const Graph& graph, const std::map<std::string, std::string>& ru
   return program;
 }
 
-// "all_gather x.all_gather" of one phase, in order: what changes layouts, and additions.
+// Returns changes of layout ("all_gather x.all_gather") and additions of one phase, in order.
 std::vector<std::string> reshards(const Program& program, Phase phase, const std::string& tensor) {
   std::vector<std::string> found;
   for (const Instruction& instruction : program.instructions) {
@@ -200,7 +200,7 @@ std::vector<std::string> reshards(const Program& program, Phase phase, const std
 
 using Opcodes = std::vector<std::string>;
 
-// Two products read x whole, which is cut along the sequence.
+// Two products read the whole of x, which is cut along the sequence.
 TEST(Lower, AnActivationIsGatheredOnceAndItsGradientScatteredOnce) {
   const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter v : f32[8, 10] = uniform(0.1)
@@ -217,14 +217,14 @@ loss = cross_entropy(y, targets)
                                           {"y", "column"},
                                           {"loss", "vocabulary"}});
   EXPECT_EQ(reshards(program, Phase::forward, "x"), (Opcodes{"all_gather"}));
-  // The second product adds to what the first left, then both are summed over the ranks.
+  // The second product adds to the first one's result, then both are summed over the ranks.
   EXPECT_EQ(reshards(program, Phase::backward, "a, input gradient"),
             (Opcodes{"matmul_backward_input"}));
   EXPECT_EQ(reshards(program, Phase::backward, "b, input gradient"), Opcodes{});
   EXPECT_EQ(reshards(program, Phase::backward, "x.gradient"), (Opcodes{"reduce_scatter"}));
 }
 
-// Contributions in two layouts: those of one are added first, then each layout is changed once.
+// Contributions with one layout are added first, then each layout is changed once.
 TEST(Lower, ContributionsAreSummedByLayout) {
   const Graph graph = token_graph(R"(parameter table : f32[9, 8] = uniform(0.1)
 parameter g : f32[8] = ones
@@ -246,7 +246,7 @@ loss = cross_entropy(y, targets)
                                           {"y", "replicate"},
                                           {"loss", "replicate"}});
   EXPECT_EQ(reshards(program, Phase::forward, "x"), (Opcodes{"all_gather"}));
-  // The product's is a sum over ranks; the norms' are whole, and added up before they are cut.
+  // The product's part is a sum over ranks; the norms' are whole, and added before they are cut.
   EXPECT_EQ(reshards(program, Phase::backward, "x.gradient"),
             (Opcodes{"reduce_scatter", "slice", "add"}));
   const Instruction& first = find_opcode(program, Opcode::layer_norm_backward);
@@ -254,7 +254,7 @@ loss = cross_entropy(y, targets)
   EXPECT_EQ(second.inputs.back(), first.outputs[0]);
 }
 
-// One rule leaves a summand of the gradient, the other columns of it.
+// One rule leaves a summand of the gradient, the other some of its columns.
 TEST(Lower, ASharedParameterUnderTwoRulesHasOneTotal) {
   const Graph graph = graph_of_a_shared_parameter();
   const Program program =
@@ -266,8 +266,8 @@ TEST(Lower, ASharedParameterUnderTwoRulesHasOneTotal) {
     }
   }
   EXPECT_EQ(totals, (std::vector<Layout>{{Placement::replicate()}}));
-  // Its bucket is the first, when the batch's product is through: the columns become the total,
-  // the sum of the summands is added.
+  // Its bucket comes first, after the batch's product: the columns become the total, and the sum of
+  // the summands is added.
   EXPECT_EQ(reshards(program, Phase::backward, "gradients.0"),
             (Opcodes{"all_gather", "all_reduce", "add"}));
   const auto updates = [&](const Instruction& instruction) {
@@ -278,7 +278,7 @@ TEST(Lower, ASharedParameterUnderTwoRulesHasOneTotal) {
   EXPECT_EQ(std::ranges::count_if(program.instructions, updates), 1);
 }
 
-// Nothing may reuse the memory of what the host reads after the step.
+// No value may reuse the memory of values that the host reads after the step.
 TEST(Lower, WhatTheHostReadsKeepsItsMemory) {
   for (const int64_t ranks : {1, 2}) {
     const Program program = sample_program(ranks);
@@ -292,7 +292,7 @@ TEST(Lower, IsPure) {
   EXPECT_EQ(print_program(sample_program(2)), print_program(sample_program(2)));
 }
 
-// Data have no gradients: none is computed that nobody reads.
+// Data have no gradients, so none is computed for them.
 TEST(Lower, ImagesHaveNoGradient) {
   const Graph graph = parse_graph(R"(graph small
 input images : f32[4, 6, 8]

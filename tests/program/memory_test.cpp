@@ -26,7 +26,7 @@ TEST(MemoryPlan, IsRightOnEveryRankAndReusesActivations) {
   }
 }
 
-// Greedy by size, the lowest offset that is free, tried one by one.
+// Returns offsets by trying: greedy by size, the lowest free offset.
 std::vector<int64_t> offsets_by_trying(const Program& program, const MemoryPlan& plan) {
   const Accesses accesses(program);
   const HappensBefore before(program);
@@ -84,7 +84,7 @@ TEST(MemoryPlan, ARankMayHoldNothing) {
   EXPECT_NO_THROW(verify(program, plan));
 }
 
-// What is saved for the backward pass grows with the layers; the rest is shared.
+// Activations for the backward pass grow with the layers; other memory is shared.
 TEST(MemoryPlan, WorkingMemoryDoesNotGrowWithTheLayers) {
   const auto activations = [](int64_t layers) {
     return plan_memory(sample_program(1, 2048, layers), 0).activation_bytes;
@@ -94,7 +94,7 @@ TEST(MemoryPlan, WorkingMemoryDoesNotGrowWithTheLayers) {
               6.0 * static_cast<double>(per_layer), 0.02 * static_cast<double>(activations(9)));
 }
 
-// Work is counted, not time. Of these programs both streams first use values of one size in turn.
+// The test counts work, not time. Both streams first use values of one size in turn.
 TEST(MemoryPlan, WorkGrowsAsTheLayersDo) {
   const auto work = [](int64_t layers) {
     const Graph graph = build_model(sample_deck(layers), 31);

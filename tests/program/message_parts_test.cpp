@@ -62,8 +62,8 @@ TEST(MessageParts, OfRoundedSumsAreAllToAllsAndGathers) {
             "all_gather pod 20; all_gather node 80; all_gather gpu 640; ");
 }
 
-// Of 32 ranks each sends 31/32 of the bytes in a ring, of 8 it sends 7/8, of 4 3/4; 8 ranks divide
-// what passes along node.
+// In a ring of 32 ranks each sends 31/32 of the bytes, of 8 ranks 7/8, of 4 ranks 3/4; 8 ranks
+// divide the bytes along node.
 TEST(MessageParts, OfFlatSumsAndGathersAreRingsAtOnce) {
   EXPECT_EQ(parts_text(Opcode::all_reduce, 1, {2}, 672, true),
             "all_reduce node 108; all_reduce gpu 744; ");
@@ -90,7 +90,7 @@ TEST(MessageParts, OfAllToAllsAlongSeveralAxes) {
             "all_to_all pod 32 x 20; all_to_all node 8 x 40; all_to_all gpu 80; ");
 }
 
-// Values 0 and 1: a whole tensor of 100 floats, and a part of it by the placement.
+// Values 0 and 1 are a tensor of 100 floats and its part by the placement.
 double paced(Opcode opcode, int64_t ranks, Placement placement, int64_t rank) {
   const Program program{
       .mesh = {{"ranks", ranks}},
@@ -112,7 +112,7 @@ TEST(PacedBytes, OfEqualPartsAreThoseOfTheWhole) {
   }
 }
 
-// All of it passes through one link, where of equal parts each passes through another.
+// The largest part passes through one link, while equal parts pass through one each.
 TEST(PacedBytes, OfUnequalPartsAreThoseOfTheLargest) {
   for (const Opcode opcode : {Opcode::all_gather, Opcode::reduce_scatter}) {
     EXPECT_EQ(paced(opcode, 2, Placement::on_first_rank(), 0), 800.0);

@@ -37,7 +37,7 @@ Program on_ranks(const Graph& graph, const std::string& strategy, int64_t ranks,
   return verified_program(graph, named_strategy(strategy, graph, {{"ranks", ranks}}), fuse);
 }
 
-// Logits, which their gradient overwrites; in BERT with a bias.
+// Logits have padded rows, and their gradient overwrites them; BERT adds a bias.
 TEST(PaddedRows, AreThoseOfLogitsAndTheirGradient) {
   for (const char* family : {"bert", "gpt", "llama"}) {
     for (const bool fuse : {true, false}) {
@@ -55,7 +55,7 @@ TEST(PaddedRows, AreThoseOfLogitsAndTheirGradient) {
   }
 }
 
-// Of a gradient that has a value of its own, because the logits are read again.
+// The gradient has a value of its own, because the logits are read again.
 TEST(PaddedRows, AreThoseOfAGradientBesideTheLogits) {
   Program program = on_ranks(model("gpt", 523), "dp", 1);
   const auto is_backward = [](const Instruction& instruction) {
@@ -76,7 +76,7 @@ TEST(PaddedRows, AreThoseOfAGradientBesideTheLogits) {
   pad_rows(program);
   EXPECT_TRUE(program.value(gradient).padded_rows);
   EXPECT_NO_THROW(verify_operands(program, backward));
-  // Whatever else reads it keeps both dense.
+  // Any other reader keeps both dense.
   Instruction copy = backward;
   copy.opcode = Opcode::slice;
   copy.inputs = copy.outputs = {gradient};
@@ -94,7 +94,7 @@ TEST(PaddedRows, AreLongAndOdd) {
   EXPECT_THAT(padded_values(on_ranks(model("bert", 767), "megatron", 3)), IsEmpty());
 }
 
-// Of a part of the classes, as long as that is on the rank.
+// A part of the classes has padded rows if its own length needs them.
 TEST(PaddedRows, OfAVocabularyThatIsCut) {
   const Program program = on_ranks(model("gpt", 641), "megatron", 2);
   const ValueId logits = find_opcode(program, Opcode::cross_entropy_stats).inputs[0];
@@ -122,13 +122,13 @@ p = matmul(x, w)
   for (const bool fuse : {true, false}) {
     EXPECT_EQ(padded("y = bias(p, b)\nloss = cross_entropy(y, targets)\n", fuse).size(), 1U);
     EXPECT_THAT(padded("y = relu(p)\nloss = cross_entropy(y, targets)\n", fuse), IsEmpty());
-    // A row of what is added has two dimensions.
+    // A row of the added tensor has two dimensions.
     EXPECT_THAT(padded("y = bias(p, positions)\nloss = cross_entropy(y, targets)\n", fuse),
                 IsEmpty());
   }
 }
 
-// A person reads them.
+// Logits for a caller stay dense.
 TEST(PaddedRows, AreNotLogitsThatAreKept) {
   const Graph graph = model("gpt", 523);
   const Strategy strategy = named_strategy("dp", graph, {{"ranks", 1}});
@@ -155,7 +155,7 @@ TEST(PaddedRows, AreRefusedElsewhere) {
   }
 }
 
-// The padding is no work.
+// Padding costs no work.
 TEST(PaddedRows, TakeNoMoreTime) {
   const Graph graph = model("bert", 523);
   const Strategy strategy = named_strategy("dp", graph, {{"ranks", 1}});

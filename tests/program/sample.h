@@ -1,4 +1,4 @@
-// A small model and its data-parallel program, for the tests of this folder.
+// A small model and its data-parallel program.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,8 @@ inline Program sample_program(int64_t ranks, int64_t bucket_bytes = 2048, int64_
                sample_options(bucket_bytes));
 }
 
-// The programs of all named strategies, with one microbatch and with two, of a model with experts:
-// of the step, or of the forward pass alone.
+// Calls `use` with the programs of all named strategies, with one microbatch and with two, of a
+// model with experts: of the step, or of the forward pass alone.
 inline void for_all_programs(int64_t ranks, const std::function<void(const Program&)>& use,
                              bool trains = true) {
   Deck deck = sample_deck();

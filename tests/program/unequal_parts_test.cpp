@@ -1,5 +1,5 @@
-// Programs whose ranks have parts of different sizes: which ranks stand for all, and what they
-// need.
+// Programs whose ranks have parts of different sizes: the ranks that represent all, and their
+// memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace hidup {
 namespace {
 
-// Data parallel, the batch in parts of that share along every axis.
+// Returns a data parallel program with the batch in parts of that share along every axis.
 Program program_with(const Mesh& mesh, ShareNumber share) {
   const Graph graph = build_model(sample_deck(), 31);
   Strategy strategy = named_strategy("dp", graph, mesh);
@@ -62,7 +62,7 @@ TEST(DistinctRanks, AreProvenInAnyOrderOfAxes) {
   }
 }
 
-// Every other rank has the parts of one of them, or one element more or less in a dimension.
+// Every other rank has the parts of a distinct one, except one element more or less in a dimension.
 TEST(DistinctRanks, StandForAll) {
   const Program program = program_with(axis_of({3, 1, 1, 1, 3, 3}), ShareNumber::of(1));
   const std::vector<int64_t> distinct = distinct_ranks(program);
@@ -86,8 +86,8 @@ TEST(DistinctRanks, StandForAll) {
   }
 }
 
-// The first operation reads the parameter on one of the ranks that store it, the last one has it
-// copied to all: the second microbatch begins before that copy is there.
+// The first operation reads the parameter on one of the ranks that store it; the last one reads
+// copies on all. The second microbatch begins before those copies exist.
 TEST(TiedParameter, IsReadWhereItWasInEveryMicrobatch) {
   Deck deck = sample_deck();
   deck.model->family = "gpt";
@@ -117,7 +117,7 @@ TEST(LargestPlan, IsOfTheRankThatNeedsMost) {
   }
 }
 
-// Whether some rank refuses it, by the memory that the ranks had planned before.
+// Returns true if some rank refuses the program, by the memory that the ranks had planned before.
 bool is_refused(const Program& program, const std::vector<MemoryPlan>& plans) {
   try {
     for (const MemoryPlan& plan : plans) {
@@ -129,7 +129,7 @@ bool is_refused(const Program& program, const std::vector<MemoryPlan>& plans) {
   return false;
 }
 
-// Every value in other parts than the instructions around it have.
+// Each value in turn gets other parts than the instructions around it.
 TEST(UnequalParts, OfOneValueAloneAreRefused) {
   Program program = program_with({{.name = "ranks", .size = 3, .shares = {{1, 2, 2}, {2, 1, 2}}}},
                                  ShareNumber::of(1));

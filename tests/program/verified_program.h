@@ -1,4 +1,4 @@
-// Programs that the verifier lets pass, and what is in them.
+// Programs that pass the verifier, and their contents.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline Program verified_program(const Graph& graph, const Strategy& strategy, bo
   return program;
 }
 
-// Of the forward pass.
+// Returns the opcodes of the forward pass.
 inline Names forward_opcodes(const Program& program) {
   Names names;
   for (const Instruction& instruction : program.instructions) {
@@ -38,7 +38,7 @@ inline Names forward_opcodes(const Program& program) {
   return names;
 }
 
-// The first. Throws where there is none.
+// Returns the first instruction with the opcode. Throws where there is none.
 inline const Instruction& find_opcode(const Program& program, Opcode opcode) {
   const auto found = std::ranges::find(program.instructions, opcode, &Instruction::opcode);
   check(found != program.instructions.end(), "no {}", name_of(opcode));

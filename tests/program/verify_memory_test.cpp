@@ -1,4 +1,4 @@
-// The check of memory against one that looks at all pairs.
+// The check of memory, against a check of all pairs.
 #include "program/verify_memory.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-// What verify_memory() proves from neighbours, by looking at all pairs of values and accesses.
+// Does verify_memory()'s check by looking at all pairs of values and accesses, not at neighbours.
 bool right_by_pairs(const Program& program, const MemoryPlan& plan) {
   const Accesses accesses(program);
   const HappensBefore before(program);
@@ -60,7 +60,7 @@ bool reads_before_write(const Program& program) {
   return false;
 }
 
-// Waits dropped, instructions swapped, values moved, at random.
+// Random changes drop waits, swap instructions and move values.
 TEST(VerifyMemory, AgreesWithAllPairs) {
   std::mt19937 random(5);
   const auto below = [&](size_t count) {
@@ -89,10 +89,10 @@ TEST(VerifyMemory, AgreesWithAllPairs) {
         case 2:
           move_to(v, below(program.values.size()), 0);
           break;
-        case 3:  // by a part of itself
+        case 3:  // by a part of its size
           move_to(v, v, static_cast<int64_t>(64 * below(64)) - 2048);
           break;
-        default:  // an operand onto another of the same instruction
+        default:  // one operand onto another of its instruction
           move_to(static_cast<size_t>(instruction.outputs[0]),
                   static_cast<size_t>(instruction.inputs.empty() ? instruction.outputs[0]
                                                                  : instruction.inputs.back()),
@@ -117,7 +117,7 @@ TEST(VerifyMemory, AgreesWithAllPairs) {
   EXPECT_GT(refused, 50);
 }
 
-// A value of `bytes` bytes at `offset`, for one rank.
+// Adds a value of `bytes` bytes at `offset`, for one rank.
 void add_value(Program& program, MemoryPlan& plan, int64_t offset, int64_t bytes) {
   program.values.push_back({.name = "v" + std::to_string(program.values.size())});
   plan.offsets.push_back(offset);
@@ -136,7 +136,7 @@ void expect(const Program& program, const MemoryPlan& plan, bool right) {
   }
 }
 
-// v0 is sent; then v1 takes the middle of its bytes, and v2 those before or behind that.
+// v0 is sent; then v1 overwrites the middle of its bytes, and v2 those before or after.
 TEST(VerifyMemory, SeesWhatIsLeftOfAnEarlierValue) {
   for (const int64_t offset : {0, 128}) {
     Program program;

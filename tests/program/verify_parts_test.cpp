@@ -1,5 +1,5 @@
-// Programs with shares that are changed must be refused, for the right reason, on every rank's plan
-// or by the list alone.
+// Programs with changed shares must be refused for the right reason, by some rank's plan or by the
+// list alone.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 namespace hidup {
 namespace {
 
-// %1 has the ranks 0 and 1, %2 the ranks 1 to 3, %3 the ranks 2 and 3, %4 those of %3 again.
+// %1 has the ranks 0 and 1, %2 the ranks 1 to 3, %3 and %4 the ranks 2 and 3.
 const Mesh kMesh = {{.name = "ranks",
                      .size = 4,
                      .shares = {{2, 1, 0, 0}, {0, 1, 3, 1}, {0, 0, 1, 2}, {0, 0, 1, 1}}}};
 
-// A model of which the operations change their ranks every now and then, and the parameters lie
-// elsewhere again.
+// Returns the program of a model whose operations change their ranks now and then, and whose
+// parameters lie on other ranks.
 Program shared_program() {
   const Graph graph = build_model(sample_deck(), 31);
   Strategy strategy = named_strategy("dp", graph, kMesh);
@@ -52,7 +52,7 @@ class SharedProgram : public testing::Test {
     }
   }
 
-  // Why some rank refuses the program; empty: none does.
+  // Returns why some rank refuses the program; empty where none does.
   std::string refusal(const Program& program) const {
     for (const MemoryPlan& plan : plans_) {
       try {
@@ -73,7 +73,7 @@ class SharedProgram : public testing::Test {
     return [=](const Instruction& instruction) { return instruction.opcode == opcode; };
   }
   static bool in_group(const Instruction& instruction) { return instruction.group.size() > 1; }
-  // Of the program, which is changed.
+  // Returns an instruction of the program, for a change.
   Instruction& find(Program& program, const Condition& condition) {
     const auto found = std::ranges::find_if(program.instructions, condition);
     if (found == program.instructions.end()) {
@@ -81,7 +81,7 @@ class SharedProgram : public testing::Test {
     }
     return *found;
   }
-  // The value that some instruction of that kind reads or writes first.
+  // Return the first value that some such instruction reads or writes.
   Value& input(Program& program, const Condition& condition) {
     return program.values[static_cast<size_t>(find(program, condition).inputs[0])];
   }
@@ -156,7 +156,7 @@ TEST_F(SharedProgram, IsRefusedWithWrongShares) {
     SCOPED_TRACE(what);
     expect_refused(mutant, "is none of its 4 ranks");
   }
-  // Of other ranks: collectives concern others than they say.
+  // Other ranks have parts, so collectives have wrong groups.
   Program mutant = program_;
   mutant.mesh[0].shares[0] = {2, 0, 0, 1};
   EXPECT_NE(refusal(mutant), "");
@@ -180,7 +180,7 @@ TEST_F(SharedProgram, IsRefusedWithOtherPlacements) {
   expect_refused(mutant, "has 0 placements on 1 axes");
 }
 
-// Each reshard from or to the ranks of another share.
+// Each reshard starts from or leads to the ranks of another share.
 TEST_F(SharedProgram, IsRefusedWithReshardsOfOtherRanks) {
   for (const Opcode opcode :
        {Opcode::all_reduce, Opcode::all_gather, Opcode::reduce_scatter, Opcode::all_to_all,
@@ -196,7 +196,7 @@ TEST_F(SharedProgram, IsRefusedWithReshardsOfOtherRanks) {
           << name_of(opcode) << (from ? " from " : " to ") << to_string(value.layout);
     }
   }
-  // A sum of some ranks' summands is no sum of all of them.
+  // A sum over some ranks is no sum over all.
   Program mutant = program_;
   const Condition of_sums = [&](const Instruction& instruction) {
     return instruction.opcode == Opcode::all_reduce && in_group(instruction) &&
@@ -211,8 +211,8 @@ TEST_F(SharedProgram, IsRefusedWithReshardsOfOtherRanks) {
   }
 }
 
-// Ranks that skip an instruction wait and are waited for all the same: without any one of the
-// waits the order is lost, also where it leads through an instruction that is skipped.
+// Ranks that skip an instruction still wait and are waited for: without any single wait the order
+// is lost, even where it leads through a skipped instruction.
 TEST_F(SharedProgram, IsRefusedWithoutAnyOneWait) {
   int through_skipped = 0;
   for (size_t i = 0; i < program_.instructions.size(); ++i) {
@@ -232,7 +232,7 @@ TEST_F(SharedProgram, IsRefusedWithoutAnyOneWait) {
   EXPECT_GT(through_skipped, 20);
 }
 
-// Two values of a rank at one place, though others have room for both.
+// Two values overlap on one rank, though others have room for both.
 TEST_F(SharedProgram, IsRefusedWithOverlapsOnOneRank) {
   int mutants = 0;
   for (const MemoryPlan& plan : plans_) {

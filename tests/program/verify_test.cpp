@@ -1,4 +1,4 @@
-// Mutated programs must be refused, and for the right reason.
+// Mutated programs must be refused for the right reason.
 #include "program/verify.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ void expect_refused(const Program& program, const MemoryPlan& plan, const std::s
   }
 }
 
-// The plan of the unchanged program: mutations change the list, not the memory.
+// A program and its plan of memory. Mutations change the list, not the plan.
 class Verify : public testing::Test {
  protected:
   Instruction& find(Opcode opcode, int nth = 0) {
@@ -54,7 +54,7 @@ TEST_F(Verify, AcceptsEveryProgram) {
   }
 }
 
-// Every single wait is needed: without it the list does not order what it must.
+// Every single wait is needed: without it the list lacks a necessary order.
 TEST_F(Verify, RefusesEveryDroppedWait) {
   int waits = 0;
   for (Instruction& instruction : program_.instructions) {
@@ -89,7 +89,7 @@ TEST_F(Verify, RefusesWaitsThatCannotEnd) {
 TEST_F(Verify, RefusesACollectiveBeforeItsOperands) {
   const size_t at = index(find(Opcode::all_reduce, 1));
   auto reduction = program_.instructions.begin() + static_cast<int64_t>(at);
-  // To the place of the first backward instruction: its gradients are not there yet.
+  // The reduction moves before the backward pass, where its gradients do not exist yet.
   const auto backward =
       std::ranges::find(program_.instructions, Phase::backward, &Instruction::phase);
   std::rotate(backward, reduction, reduction + 1);
@@ -101,7 +101,7 @@ TEST_F(Verify, RefusesACollectiveBeforeItsOperands) {
 }
 
 TEST_F(Verify, RefusesSwappedInstructions) {
-  // The first product and what reads it.
+  // The first product and its reader are swapped.
   Instruction& product = find(Opcode::matmul_bias);
   std::swap(product, program_.instructions[index(product) + 1]);
   expect_refused(program_, plan_, "before anything writes it");
@@ -114,7 +114,7 @@ TEST_F(Verify, RefusesAMissingInstruction) {
 }
 
 TEST_F(Verify, RefusesOverlappingBuffers) {
-  // Two activations that live at the same time: the sum and what the norm makes of it.
+  // Two activations live at the same time: the sum and its norm.
   const Instruction& norm = find(Opcode::residual_norm);
   plan_.offsets[static_cast<size_t>(norm.outputs[0])] =
       plan_.offsets[static_cast<size_t>(norm.inputs[0])];
@@ -145,7 +145,7 @@ TEST_F(Verify, RefusesAScatteredBucket) {
 }
 
 TEST_F(Verify, RefusesGradientsInPieces) {
-  // The norm runs over them as one piece of memory.
+  // The norm treats them as one piece of memory.
   Instruction& norm = find(Opcode::squared_norm);
   ASSERT_GT(norm.inputs.size(), 1U);
   std::swap(norm.inputs[0], norm.inputs[1]);
@@ -168,7 +168,7 @@ TEST_F(Verify, RefusesToOverwriteAnInput) {
   EXPECT_THROW(verify_operands(program_, norm), Error);
 }
 
-// A program with nearly all opcodes.
+// Returns a program with nearly all opcodes.
 Program experts_program(DType dtype) {
   Deck deck = sample_deck(1);
   deck.model->moe = {.experts = 3, .every = 1, .router = "top2", .capacity_factor = 1.25};
@@ -176,7 +176,7 @@ Program experts_program(DType dtype) {
   return lower(graph, named_strategy("fsdp", graph, {{"ranks", 2}}), sample_options(2048));
 }
 
-// One operand less, and one more, of an instruction of every kind.
+// An instruction of every kind gets one operand less, and one more.
 TEST(VerifyOperands, RefusesAnyOtherNumber) {
   const Program program = experts_program(DType::bf16);
   std::set<Opcode> seen;
@@ -204,7 +204,7 @@ TEST(VerifyOperands, RefusesAnyOtherNumber) {
   EXPECT_GT(seen.size(), 30U);
 }
 
-// One operand after the other of an instruction of every kind has another type.
+// Each operand in turn of an instruction of every kind gets another type.
 TEST(VerifyTypes, RefusesAnyOtherType) {
   Program program = experts_program(DType::bf16);
   const MemoryPlan plan = plan_memory(program, 0);
@@ -233,7 +233,7 @@ TEST(VerifyTypes, RefusesAnyOtherType) {
           return other != operand && program.value(other).dtype == wanted;
         });
       };
-      // If all its floating operands have another type, the instruction is another one.
+      // Changing all its floating operands would give another valid instruction.
       if (right == DType::f32 && operands.size() > 1) {
         expect_wrong(DType::bf16);
       } else if (right == DType::bf16 && has_other(DType::bf16)) {
@@ -251,8 +251,8 @@ TEST_F(Verify, RefusesACollectiveOnTheComputeStream) {
   expect_refused(program_, plan_, "wrong stream");
 }
 
-// Changes of layout. The program of megatron has a gather of the cross-entropy's numbers, and sums
-// in place; that of zero1 slices of parameters.
+// Changes of layout. The program of megatron has a gather of the cross-entropy's numbers and sums
+// in place; that of zero1 has slices of parameters.
 class VerifyReshard : public testing::Test {
  protected:
   void use(const std::string& strategy) {

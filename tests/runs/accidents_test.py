@@ -1,4 +1,4 @@
-"""Whatever goes wrong ends the run soon, on all ranks, with one message and its code."""
+"""Any failure ends the run soon, on all ranks, with one message and its code."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ FOR_EVER = "train.steps=1000000"
 class AccidentTest(harness.RunTest):
 
     def start(self, ranks, out="run.h5"):
-        """A run without end that has done some steps."""
+        """Starts a run without end and waits for some steps."""
         launch = harness.Launch(ranks, self.train_args(out, FOR_EVER))
         self.addCleanup(launch.__exit__)
         launch.wait_for_rows(self.folder / out, 3)
@@ -62,8 +62,8 @@ class FileAccidents(AccidentTest):
             self.assert_one_error(launch.wait(60), FILE, str(out), "space")
 
     def on_a_small_disk(self, folder, size):
-        """A program for which a folder is a file system of that size; the test is skipped where
-        there can be none."""
+        """Returns a program that sees a folder as a file system of that size; skips the test where there can
+        be none."""
         mount = f'mount -t tmpfs -o size={size} none "{folder}"'
         tried = subprocess.run(["unshare", "--mount", "sh", "-c", mount], capture_output=True, text=True)
         if tried.returncode != 0:
@@ -90,7 +90,7 @@ class FileAccidents(AccidentTest):
 
     def test_data_is_cut_short_during_the_run(self):
         data = self.folder / "text.txt"
-        data.write_text(data.read_text() * 1000)  # of which a page is left
+        data.write_text(data.read_text() * 1000)  # a page is left of it
         launch = self.start(2)
         os.truncate(data, 100)
         self.assert_one_error(launch.wait(harness.SOON), FILE, str(data), "cut short")
@@ -132,7 +132,7 @@ class UsageAccidents(AccidentTest):
         self.assert_one_error(result, UNAVAILABLE, "cluster.comm.backend is nccl", "without NCCL")
 
     def test_srun_without_pmix(self):
-        """Slurm started two processes that Open MPI would take for two jobs of one rank."""
+        """Slurm started two processes, which Open MPI would take for two jobs of one rank."""
         result = harness.run(0, self.train_args("run.h5"),
                              env=dict(SLURM_NTASKS="2", SLURM_PROCID="0"))
         self.assert_one_error(result, UNAVAILABLE, "PMIx")
@@ -142,7 +142,7 @@ class UsageAccidents(AccidentTest):
 class LostRanks(AccidentTest):
 
     def limited(self, ranks, limit):
-        """A program that has this limit where the shell's test on ranks holds."""
+        """Returns a program with this limit on the ranks for which the shell's test holds."""
         program = self.folder / "hidup.sh"
         program.write_text('#!/usr/bin/env bash\n'
                            f'! [[ {ranks} ]] || {limit}\n'
@@ -159,7 +159,7 @@ class LostRanks(AccidentTest):
                     self.assert_one_error(result, OUT_OF_MEMORY, "rank ", "of address space")
 
     def test_too_little_memory_to_train(self):
-        for limit in range(600000, 721000, 40000):  # KiB: where it begins to be enough
+        for limit in range(600000, 721000, 40000):  # KiB: around the first sufficient limit
             with self.subTest(limit=limit):
                 result = harness.run(2, self.train_args("run.h5", ["--overwrite"]), timeout=harness.SOON,
                                      program=self.limited("true", f"ulimit -v {limit}"))
@@ -176,12 +176,12 @@ class LostRanks(AccidentTest):
             time.sleep(seconds)
             os.kill(launch.ranks()[1], signal.SIGSTOP)
             launches[seconds] = launch
-        for seconds, launch in launches.items():  # they notice it side by side
+        for seconds, launch in launches.items():  # they notice it concurrently
             with self.subTest(seconds=seconds):
                 self.assert_one_error(launch.wait(harness.SOON), COMMUNICATION, ": rank 1 ")
 
     def test_rank_has_too_little_memory(self):
-        # (How a rank ends that throws in the middle of a step is tested in tests/comm.)
+        # (tests/comm tests the end of a rank that throws in the middle of a step.)
         program = self.limited("$OMPI_COMM_WORLD_RANK == 1", "ulimit -v 1500000")  # KiB
         result = harness.run(3, self.train_args("big.h5", "train.batch=100000"), program=program)
         self.assert_one_error(result, OUT_OF_MEMORY, "rank 1 ", "the plan needs", "largest tensors")
@@ -191,7 +191,7 @@ class LostRanks(AccidentTest):
         os.kill(launch.ranks()[1], signal.SIGKILL)
         result = launch.wait(harness.SOON)
         self.assertNotEqual(result.code, 0)
-        # mpirun may be faster than the neighbour; then it is mpirun that names the rank.
+        # mpirun may be faster than the neighbour and then name the rank itself.
         self.assertLessEqual(len(result.error_lines()), 1, result.stderr)
         self.assertIn("rank 1", result.stderr)
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# jobs/debs.sh and the configure step of jobs/gpu.sh on a machine that has a compiler, CMake, Ninja, Python
-# and nvcc, but none of our libraries. In a mount namespace this machine becomes one: all that Debian's
-# packages installed is hidden but those tools and what they need, and NCCL and cuBLASLt lie where PyTorch
-# has them. There, a program that links every library (bare_machine/) is built, and two ranks run it.
+# Runs jobs/debs.sh and the configure step of jobs/gpu.sh on a machine that has a compiler, CMake, Ninja,
+# Python and nvcc, but none of our libraries. In a mount namespace this machine becomes such a one: files of
+# Debian's packages are hidden except these tools and their dependencies, and NCCL and cuBLASLt lie in
+# PyTorch's places. A program that links every library (bare_machine/) is built there, and two ranks run it.
 #
-# Exit code 77, and why, where that cannot be done: it needs root, nvcc, overlays and Debian's packages.
+# Exits with 77 and the reason where this is impossible: it needs root, nvcc, overlays and Debian's packages.
 set -euo pipefail
 
 tools=(g++ cmake ninja-build python3-minimal)
@@ -21,7 +21,7 @@ fail() {
   exit 1
 }
 
-# What is installed beside the tools, what they need, and what no Debian is without.
+# Prints the installed packages except the tools, their dependencies, and Debian's essential ones.
 others() {
   # shellcheck disable=SC2016  # the format's own variables
   {
@@ -35,14 +35,14 @@ others() {
     grep -vxFf "$folder/kept"
 }
 
-# What FOLDER has may be changed and removed from here on, in this namespace only.
+# Lets FOLDER's files be changed and removed from here on, in this namespace only.
 overlay() { # FOLDER
   local own=$folder/overlay$1
   mkdir -p "$own/upper" "$own/work"
   mount -t overlay -o "lowerdir=$1,upperdir=$own/upper,workdir=$own/work" overlay "$1"
 }
 
-# Moves a library of the toolkit, and its headers, to where Python's packages have them.
+# Moves a library of the toolkit, and its headers, to their place in Python's packages.
 move_to_python() { # PACKAGE LIBRARY HEADER...
   local package=$folder/python/nvidia/$1 name file
   mkdir -p "$package/lib" "$package/include"
@@ -77,7 +77,7 @@ make_bare() {
   /sbin/ldconfig
 }
 
-# Of what CMake found in build folder $1, each path that matches must lie in the prefix.
+# Checks paths that CMake found in build folder $1: each that matches must lie in the prefix.
 assert_from_prefix() { # BUILD VARIABLE...
   local build=$1 variable found
   for variable in "${@:2}"; do

@@ -1,4 +1,4 @@
-"""Runs that stop, are killed or change their ranks, and go on from a checkpoint."""
+"""Runs that stop, are killed or change their ranks, and resume from a checkpoint."""
 
 import os
 import random
@@ -35,7 +35,7 @@ class CheckpointTest(harness.RunTest):
         return self.run_train(ranks, out, ["--resume", "auto"], *more, **options)
 
     def undisturbed(self, *more):
-        """The losses of the whole run on two ranks under strategy dp."""
+        """Returns the losses of the whole run on two ranks under strategy dp."""
         self.run_train(2, "whole.h5", *more)
         return rows(self.folder / "whole.h5")
 
@@ -208,7 +208,7 @@ class SharedFolder(CheckpointTest):
 class Stopping(CheckpointTest):
 
     def stopped(self, stop, *more):
-        """Ends a long run by stop(launch); the steps that it did."""
+        """Ends a long run by stop(launch) and returns the number of its steps."""
         with harness.Launch(2, self.train_args("run.h5", FOR_EVER, *more)) as launch:
             launch.wait_for_rows(self.folder / "run.h5", 5)
             stop(launch)
@@ -221,12 +221,12 @@ class Stopping(CheckpointTest):
         return done
 
     def assert_goes_on(self, done):
-        """On one rank more, to the step that an undisturbed run has, too."""
+        """Resumes on one rank more, up to a step that an undisturbed run has, too."""
         steps = f"train.steps={done + 5}"
         self.resume(3, "run.h5", steps)
         whole = self.undisturbed(steps)
         joined = numpy.concatenate([rows(self.folder / "run.h5"), rows(self.folder / "run-2.h5")])
-        # As far as small differences have not grown: see python3 -m analysis compare.
+        # Small differences must not have grown: see python3 -m analysis compare.
         numpy.testing.assert_array_equal(joined[:done], whole[:done])
         numpy.testing.assert_allclose(joined, whole, rtol=harness.STEP_TOLERANCE)
 
@@ -237,7 +237,7 @@ class Stopping(CheckpointTest):
         self.stopped(lambda launch: os.kill(launch.ranks()[1], signal.SIGTERM))
 
     def test_signal_while_mpi_starts(self):
-        program = self.folder / "hidup.sh"  # rank 0 waits in MPI for rank 1, which starts late
+        program = self.folder / "hidup.sh"  # rank 0 waits in MPI for rank 1, a late starter
         program.write_text('#!/usr/bin/env bash\n'
                            'until [[ $OMPI_COMM_WORLD_RANK == 0 || -e go ]]; do sleep 0.1; done\n'
                            f'exec "{harness.BINARY}" "$@"\n')
@@ -276,7 +276,7 @@ class Stopping(CheckpointTest):
 class Accidents(CheckpointTest):
 
     def test_kill(self):
-        """At any moment, also within the write: the newest complete checkpoint is whole."""
+        """A kill at any moment, even within the write, leaves the newest complete checkpoint whole."""
         every = ["train.checkpoint.every_steps=2", "train.checkpoint.keep=2", FOR_EVER]
         draw = random.Random(5)
         last = 0
@@ -287,7 +287,7 @@ class Accidents(CheckpointTest):
                 launch.kill()
             steps = [int(path.name[5:13]) for path in self.checkpoints()]
             self.assertGreaterEqual(max(steps, default=0), last)
-            if steps and max(steps) > last:  # written by the run that was killed
+            if steps and max(steps) > last:  # the killed run wrote it
                 last = max(steps)
                 self.assertGreaterEqual(rows(self.segments()[-1], "step")[-1], last)
         done = last
@@ -307,7 +307,7 @@ class Accidents(CheckpointTest):
         settings = ["train.checkpoint.every_steps=5", FOR_EVER]
         with harness.Launch(2, self.train_args("run.h5", *settings)) as launch:
             self.wait_for_checkpoint()
-            (self.folder / "run.ckpt").rename(self.folder / "gone")  # at once, whatever is written
+            (self.folder / "run.ckpt").rename(self.folder / "gone")  # at once, even during a write
             shutil.rmtree(self.folder / "gone", ignore_errors=True)
             self.wait_for_checkpoint()
             launch.signal(signal.SIGUSR1)

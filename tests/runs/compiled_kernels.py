@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""What CUDA's compiler made of the kernels, compared with kernels/compiled.txt: registers, bytes that
-are spilled, and shared memory that is declared.
+"""Compares the compiled CUDA kernels with kernels/compiled.txt: registers, spilled bytes, and declared
+shared memory.
 
     compiled_kernels.py LOG [--write]
 
-LOG is the output of a build with -Xptxas=-v. Exit code 1 where a kernel spills more than the table
-says, takes 10 % more registers or is not in it; 77 where the table is of another compiler. --write
-makes the table anew.
+LOG is the output of a build with -Xptxas=-v. Exits with 1 where a kernel spills more than the table
+says, takes 10 % more registers or is missing in it; with 77 where another compiler made the table.
+--write makes the table anew.
 """
 
 import pathlib
@@ -24,13 +24,13 @@ SKIPPED = 77
 
 
 def version():
-    """Of the compiler."""
+    """Returns the compiler's version."""
     text = subprocess.run(["nvcc", "--version"], check=True, capture_output=True, text=True).stdout
     return "nvcc " + re.search(r"V([\d.]+)", text)[1]
 
 
 def readable(names):
-    """By source: kernels of two sources may have one name."""
+    """Returns names with their source, since kernels of two sources may have one name."""
     text = subprocess.run(["c++filt"], input="\n".join(names), check=True, capture_output=True,
                           text=True).stdout
     found = [re.search(r"GLOBAL__N__[0-9a-f]+_\d+_(\w+?)_cuda_cu_", name) for name in names]
@@ -39,7 +39,7 @@ def readable(names):
 
 
 def short(name):
-    """Without the namespaces and the parameters, which follow from the name."""
+    """Removes the namespaces and the parameters, which follow from the name."""
     name = re.sub(r"hidup::(kernels::)?(\(anonymous namespace\)::)?", "", name)
     name = re.sub(r"^void ", "", name)
     depth = 0
@@ -51,7 +51,7 @@ def short(name):
 
 
 def kernels_of(log):
-    """{name: (registers, spilled, shared)} of what ptxas says in a build's output."""
+    """Returns {name: (registers, spilled, shared)} from ptxas' lines in a build's output."""
     entry = re.compile(r"Compiling entry function '(\w+)' for 'sm_\w+'.*?"
                        r"(\d+) bytes spill stores.*?Used (\d+) registers([^\n]*)", re.DOTALL)
     found = {}
@@ -71,13 +71,13 @@ def write(kernels):
 
 
 def compiler_of(table):
-    """That made a table."""
+    """Returns the compiler that made a table."""
     lines = table.read_text(encoding="utf-8").splitlines()
     return [line for line in lines if line.startswith("# nvcc")][0][2:].partition(",")[0]
 
 
 def read():
-    """{kernel: (registers, spilled, shared)} of the table."""
+    """Returns {kernel: (registers, spilled, shared)} of the table."""
     lines = TABLE.read_text(encoding="utf-8").splitlines()
     rows = [line.rsplit(None, len(COLUMNS)) for line in lines if not line.startswith("#")][1:]
     return {row[0]: tuple(map(int, row[1:])) for row in rows}

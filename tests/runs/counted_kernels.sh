@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Counts what the CUDA kernels do with memory, on tests/cuda_shim, and compares with
-# kernels/counted.txt. A minute and the build of the kernels.
+# Counts the CUDA kernels' accesses to memory on tests/cuda_shim, and compares them with
+# kernels/counted.txt. Takes a minute and the build of the kernels.
 #
 #   counted_kernels.sh --table    makes kernels/counted.txt anew
 set -euo pipefail

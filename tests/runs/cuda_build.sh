@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Builds the program with CUDA's compiler for one GPU, and starts it where it finds none: that must
-# end with exit code 8 and the reason. Exit code 77 where there is no such compiler. Two minutes,
-# with a filled ccache some seconds.
+# Builds the program with CUDA's compiler for one GPU, and starts it where it finds none: it must end
+# with exit code 8 and the reason. Exits with 77 without such a compiler. Takes two minutes, with a
+# filled ccache some seconds.
 #
-# What the compiler makes of the kernels that it builds is compared with kernels/compiled.txt, and
-# with kernels/instructions.txt where there is a disassembler (instructions.py).
+# The compiled kernels are compared with kernels/compiled.txt, and with kernels/instructions.txt where
+# there is a disassembler (instructions.py).
 #
-#   cuda_build.sh --tests    and the tests that run on GPUs, which here must all be skipped; two more
-#   cuda_build.sh --table    makes both tables anew, after a build from nothing
+#   cuda_build.sh --tests    also builds the tests for GPUs, which must all be skipped; two more minutes
+#   cuda_build.sh --table    makes both tables anew, after a build from scratch
 set -euo pipefail
 
 mode=${1:-}
@@ -22,8 +22,8 @@ fi
 # shellcheck source=jobs/environment.sh
 source jobs/environment.sh
 
-# What has no device code comes from the build for CPUs. What the host compiles is little optimized: here
-# it only has to start. nvcc's own flags stay those of the preset.
+# Code without device code comes from the build for CPUs. Host code is little optimized, because here it only
+# has to start. nvcc's own flags stay those of the preset.
 options=(-DHIDUP_CUDA_ARCHITECTURES=90 -DCMAKE_CUDA_FLAGS=-Xptxas=-v -DHIDUP_HOST_LIBRARIES="$PWD/build"
          "-DCMAKE_CXX_FLAGS_RELEASE=-Og -DNDEBUG")
 targets=cuda

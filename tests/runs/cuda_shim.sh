@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the CUDA back end with the host compiler, on tests/cuda_shim, and runs on it the tests of
-# what it stands on. The preset cpu must be built: its libraries do what has no device code. Whole runs
-# on it are ctest's cuda_shim.cuda, .cuda_steps and .gpu_rehearsal.
+# Builds the CUDA back end with the host compiler, on tests/cuda_shim, and runs the tests of its layers.
+# The preset cpu must be built: its libraries have all code without device code. Whole runs are ctest's
+# cuda_shim.cuda, .cuda_steps and .gpu_rehearsal.
 #
-#   cuda_shim.sh          both
-#   cuda_shim.sh build    one of them: ctest builds, and runs clang-tidy, beside other tests
-#   cuda_shim.sh run
+#   cuda_shim.sh          does both
+#   cuda_shim.sh build    builds only: ctest builds, and runs clang-tidy, beside other tests
+#   cuda_shim.sh run      runs the tests only
 set -euo pipefail
 
 part=${1:-both}

@@ -1,7 +1,6 @@
 """Steps that the CUDA back end records, and gives to the device ahead of the host.
 
-As cuda_test.py; what the host does is seen in the NVTX ranges and calls that the stand-in for CUDA
-writes down.
+Runs as cuda_test.py does; the stand-in for CUDA records the host's actions as NVTX ranges and calls.
 """
 
 import signal
@@ -28,7 +27,7 @@ def steps_of(tree):
 
 
 def instructions(tree):
-    """Of every step, the names of those that the host gave."""
+    """Returns, for every step, the names of the instructions that the host gave."""
     return [[name for name, _ in children if not name.startswith("cuda")]
             for children in steps_of(tree)]
 
@@ -36,12 +35,12 @@ def instructions(tree):
 class StepsTest(cuda_test.DeviceTest):
 
     def ranges(self, ranks, *more, steps):
-        """Of every rank, the names of the NVTX ranges of its run, and of the calls that the stand-in
-        for CUDA adds, as a tree: [(name, [...]), ...]."""
+        """Returns, for every rank, the names of its run's NVTX ranges, and of the calls that the stand-in for
+        CUDA adds, as a tree: [(name, [...]), ...]."""
         return self.ranges_of(ranks, self.train_args("nvtx.h5", f"train.steps={steps}", *more))
 
     def ranges_of(self, ranks, arguments):
-        """The same of any run that writes nvtx.h5."""
+        """Does the same for any run that writes nvtx.h5."""
         prefix = self.folder / "nvtx"
         self.assert_done(harness.run(ranks, arguments, timeout=400, env={"CUDA_SHIM_NVTX": str(prefix)}))
         trees = []
@@ -63,7 +62,7 @@ class StepsTest(cuda_test.DeviceTest):
         return trees
 
     def assert_graph_gives_the_same_bits(self, ranks, backend):
-        """Of every step: the learning rate, the data and dropout change, the graph does not."""
+        """The learning rate, the data and dropout change with every step, the graph does not."""
         self.write_deck(moe=cuda_test.EXPERTS)
         one, other = (
             self.train(ranks, f"cluster.device.graph={graph}", "train.microbatches=2",
@@ -85,7 +84,7 @@ class StepsTest(cuda_test.DeviceTest):
         self.assert_graph_gives_the_same_bits(2, "nccl")
 
     def assert_steps_follow(self, run):
-        """Recorded and replayed: the times of a step are of that step."""
+        """A recorded or replayed step has its own times."""
         with h5py.File(run.path) as file:
             step, start, end = (file[f"timeline/{name}"][:] for name in ("step", "start_s", "end_s"))
         self.assertTrue((end >= start).all())
@@ -94,8 +93,8 @@ class StepsTest(cuda_test.DeviceTest):
 
     @unittest.skipUnless(cuda_test.SHIM, "the shim writes ranges down")
     def test_what_is_recorded(self):
-        """Instructions are given one by one in the first step, once more to record them with times,
-        once without, and never again; with MPI, which the host calls, in every step."""
+        """Instructions are given one by one in the first step, then to record them with times, then to record
+        them without, and never again; with MPI, which the host calls, in every step."""
         tree, = self.ranges(1, steps=5)
         first, *rest = instructions(tree)
         self.assertGreater(len(first), 50)
@@ -115,7 +114,7 @@ class StepsTest(cuda_test.DeviceTest):
 
     @unittest.skipUnless(cuda_test.SHIM, "the shim writes ranges down")
     def test_a_profile_times_operations_as_they_are_recorded(self):
-        """Where training gives instructions one by one, so does the profile."""
+        """The profile gives instructions one by one where training does."""
         self.with_devices(2)
         for backend, recorded in (("nccl", True), ("mpi", False)):
             with self.subTest(backend=backend):
@@ -126,13 +125,13 @@ class StepsTest(cuda_test.DeviceTest):
                     steps = instructions(tree)
                     program = steps[0]
                     self.assertGreater(len(program), 50)
-                    # Behind the first step, which warms up, and the one that records.
+                    # These steps follow the first one, which warms up, and the one that records.
                     self.assertEqual(steps[1:4], [program] + 2 * [[] if recorded else program])
 
     @unittest.skipUnless(cuda_test.SHIM, "the shim writes ranges and calls down")
     def test_results_are_read_when_the_next_step_was_given(self):
-        """Steps are timed up to the third and every fifth; validation (of two batches) and checkpoints
-        need the parameters between two steps."""
+        """Steps are timed up to the third and every fifth; validation (of two batches) and checkpoints need
+        the parameters between two steps."""
         late = {1, 2, 3, 5, 10, 11}  # timed, or the last
         self.with_devices(2)
         for more, waited in (((), late), (("train.checkpoint.every_steps=6",), late | {6}),
@@ -152,7 +151,7 @@ class StepsTest(cuda_test.DeviceTest):
 
     @cuda_test.of_one_gpu
     def test_stops_between_steps(self):
-        """And goes on from there to the bits of a run that was not stopped."""
+        """A stopped run resumes with the bits of a run that was not stopped."""
         for_ever = "train.steps=100000"
         with harness.Launch(1, self.train_args("run.h5", for_ever)) as launch:
             launch.wait_for_rows(self.folder / "run.h5", 15)
@@ -171,8 +170,8 @@ class StepsTest(cuda_test.DeviceTest):
 
     @cuda_test.of_one_gpu
     def test_a_step_that_is_not_finite_changes_nothing(self):
-        """Not even through the step that was given behind it: the same instruction is named. (The
-        eighth, as the learning rate rises.)"""
+        """Neither that step nor the one given after it changes anything: the error names the same
+        instruction. (It is the eighth, as the learning rate rises.)"""
         messages = []
         for graph in ("off", "auto"):
             with self.subTest(graph=graph):

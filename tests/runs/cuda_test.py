@@ -1,9 +1,9 @@
 """The CUDA back end: whole runs equal those of the CPU.
 
 HIDUP_BINARY is built for CUDA, on the shim (ctest's cuda_shim.*) or for GPUs (jobs/gpu.sh), HIDUP_CPU_BINARY
-for CPUs, and HIDUP_DEVICE is cuda. On a machine with one GPU the ranks share it, and what needs two is
-skipped. With CUDA_SHIM_DEVICES=N the shim is taken for a machine that has N GPUs: gpu_rehearsal_test.py does so
-with one, and runs what needs no more. Without it the shim has as many as a test asks for.
+for CPUs, and HIDUP_DEVICE is cuda. On a machine with one GPU the ranks share it, and tests that need two are
+skipped. With CUDA_SHIM_DEVICES=N the shim acts as a machine with N GPUs; gpu_rehearsal_test.py runs the tests
+for one GPU so. Without it the shim has as many GPUs as a test asks for.
 """
 
 import os
@@ -20,13 +20,13 @@ DOCTOR = harness.run(0, ["doctor"]).stdout
 ON_SHIM = "CUDA shim" in DOCTOR
 SHIM = ON_SHIM and "CUDA_SHIM_DEVICES" not in os.environ
 of_one_gpu = unittest.skipIf(SHIM, "gpu_rehearsal_test.py runs it")
-# Of two ranks, which take the GPUs in turn.
+# Two ranks take the GPUs in turn, so the doctor lists up to two.
 BUS_IDS = sorted(set(re.findall(r"[0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}[.]0",
                                 harness.run(2, ["doctor"]).stdout)))
 ONE_DEVICE = {"CUDA_SHIM_DEVICES": "1",
               "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]}
-# Relative, of every step's loss. A GPU's own functions round otherwise than the CPU's, which the
-# shim uses.
+# The tolerance is relative, of every step's loss. A GPU's own functions round differently from the CPU's,
+# which the shim uses.
 TOLERANCE = harness.STEP_TOLERANCE if ON_SHIM else 1e-4
 
 
@@ -66,7 +66,7 @@ class CudaTest(DeviceTest):
     def test_strategies_and_microbatches(self):
         self.write_deck(moe=EXPERTS)
         cpu = self.train_on_cpu()
-        # The stand-in runs the others with NCCL.
+        # The other strategies run on the stand-in with NCCL.
         for strategy in ("megatron-sp",) if ON_SHIM else ("fsdp", "ep-fastmoe", "megatron-sp", "ps"):
             with self.subTest(strategy=strategy):
                 self.assert_equal_runs(cpu, self.train(2, ["--strategy", strategy],
@@ -126,7 +126,7 @@ class CudaTest(DeviceTest):
         self.assert_one_error(result, UNAVAILABLE, "built for CUDA ranks only")
 
     def assert_backend(self, expected, **environment):
-        """auto: NCCL where every rank has a GPU, which it insists on."""
+        """The backend auto is NCCL where every rank has a GPU, which NCCL needs."""
         result = self.launch(2, ["--overwrite"], **environment)
         self.assert_done(result)
         self.assertIn(f"collectives: {expected}", result.stderr)
@@ -142,8 +142,8 @@ class CudaTest(DeviceTest):
 
     @unittest.skipUnless(SHIM, "the shim's NCCL has faults on demand")
     def test_rank_that_does_not_come(self):
-        """To a collective that the host gives, and to one of a graph that the device repeats. (Every
-        other fault is tested in tests/comm.)"""
+        """A rank misses a collective that the host gives, and one of a graph that the device repeats.
+        (tests/comm tests every other fault.)"""
         for graph, fault, *expected in (
                 ("off", "hang", "rank 1 did not come to all_reduce of ",
                  " along ranks, in which rank 0 has waited for 1."),
@@ -158,14 +158,14 @@ class CudaTest(DeviceTest):
 
     @of_one_gpu
     def test_too_little_memory(self):
-        """Said before anything is allocated, with the largest tensors."""
+        """The error comes before any allocation, with the largest tensors."""
         result = self.launch(2, "model.hidden=96", "model.sequence=256", "cluster.device.memory=1MiB")
         self.assert_one_error(result, OUT_OF_MEMORY, "the device has 1.00 MiB", "the largest tensors")
         self.assertRegex(result.error_lines()[0], r"the plan needs [0-9.]+ MiB")
 
     @unittest.skipUnless(SHIM, "the shim has as much free memory as it is told")
     def test_memory_that_is_free(self):
-        """Plans have what is free beside the communicators: 1 MiB of a rank, less 1/32."""
+        """Plans get the free memory without the communicators: 1 MiB of a rank, less 1/32."""
         def beside(free_mib):
             total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
             return {"CUDA_SHIM_USED_MEMORY": str(total - (free_mib << 20))}
@@ -187,7 +187,7 @@ class CudaTest(DeviceTest):
         self.assert_one_error(result, OUT_OF_MEMORY, "the device has 2.00 MiB that are free")
 
     def assert_devices(self, doctor, numbers, parts):
-        """Of every rank: its device, and which part of the memory it has."""
+        """Checks every rank's device, and its share of the memory."""
         whole, = re.findall(r"0000:00:00.0 +([0-9.]+) GiB", DOCTOR)
         rows = re.findall(r"0000:(..):00.0 +([0-9.]+) GiB", doctor)
         self.assertEqual([int(number) for number, _ in rows], numbers)
@@ -196,13 +196,13 @@ class CudaTest(DeviceTest):
 
     @unittest.skipUnless(SHIM, "the shim has as many devices as it is told")
     def test_ranks_take_devices_in_turn(self):
-        """The memory of a device is shared by the ranks that use it."""
+        """Ranks that use a device share its memory."""
         doctor = harness.run(3, ["doctor"], env={"CUDA_SHIM_DEVICES": "2"}).stdout
         self.assert_devices(doctor, [0, 1, 0], (1 / 2, 1, 1 / 2))
 
     @unittest.skipUnless(SHIM, "the shim shows each rank the device that it is told")
     def test_one_visible_device_per_rank(self):
-        """As Slurm does it: every rank sees one device, as its first."""
+        """As under Slurm, every rank sees one device, as its first."""
         def run(ranks, device, *args):
             script = f'CUDA_SHIM_VISIBLE_DEVICE=$(({device})) exec "$0" "$@"'
             return harness.run(ranks, ["-c", script, harness.BINARY, *args], program="bash",

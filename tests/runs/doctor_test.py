@@ -1,4 +1,4 @@
-"""hidup doctor: libraries, ranks, environment, and what looks wrong."""
+"""hidup doctor: libraries, ranks, environment, and suspicious settings."""
 
 import re
 import unittest

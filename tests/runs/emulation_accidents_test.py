@@ -1,4 +1,4 @@
-"""Emulated runs of which a rank is lost, stands still or is told to stop."""
+"""Emulated runs with a rank that is lost, stops or is told to stop."""
 
 import os
 import signal

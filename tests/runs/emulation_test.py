@@ -1,4 +1,4 @@
-"""Runs whose times are those of another cluster, while their losses are true."""
+"""Runs with the times of another cluster and true losses."""
 
 import unittest
 
@@ -31,8 +31,8 @@ class EmulatedRun(harness.RunTest):
         return result
 
     def assert_predicted(self, path, ranks, dilation=1.0):
-        """Every step takes what was predicted, to the nanosecond, and so does every instruction of
-        the rank whose times the prediction has."""
+        """Every step takes the predicted time to the nanosecond, and so does every instruction of the rank
+        whose times the prediction has."""
         with h5py.File(path) as file:
             predicted = file["strategy"].attrs["predicted_iteration_s"]
             wall = file["iterations/wall_s"][:]
@@ -51,7 +51,7 @@ class EmulatedRun(harness.RunTest):
             start = timeline["start_s"][:].reshape(shape)
             end = timeline["end_s"][:].reshape(shape)
             for step in range(len(start)):
-                base = step * predicted  # all of the first steps have a timeline
+                base = step * predicted  # all steps have a timeline
                 off = [max(numpy.abs(start[step, rank] - base - begin).max(),
                            numpy.abs(end[step, rank] - base - begin - length).max())
                        for rank in range(ranks)]
@@ -97,7 +97,7 @@ class EmulationTest(EmulatedRun):
         self.assert_predicted(self.folder / "run-2.h5", 2)
 
     def test_a_pause_is_recorded(self):
-        """Validation and checkpoints are none of the cluster's work."""
+        """Validation and checkpoints are not part of the cluster's work."""
         self.run_train(2, "run.h5", "data.validation=0.3", "train.validate_every=2",
                        "train.checkpoint.every_steps=3")
         self.assert_predicted(self.folder / "run.h5", 2)
@@ -106,7 +106,7 @@ class EmulationTest(EmulatedRun):
             self.assertTrue((file["emulation/moved_s"][:] >= 0).all())
 
     def test_the_costs_of_a_file(self):
-        """It is of this mesh, and may be of any machine."""
+        """The profile belongs to this mesh, and may belong to any machine."""
         profile = self.folder / "profile.yaml"
         self.assert_done(harness.run(2, [
             "profile", self.deck, "--cluster", self.folder / "cluster.yaml", "--set",

@@ -1,7 +1,7 @@
 """A step on several ranks equals the step on one: losses, and every gradient.
 
-The batch does not divide by the ranks, dropout is on and gradients are clipped, so
-that a random number or a sum that depends on the rank count shows.
+The batch does not divide by the ranks, dropout is on and gradients are clipped, so that a random
+number or a sum that depends on the number of ranks makes a difference.
 """
 
 import unittest

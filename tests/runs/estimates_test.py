@@ -1,5 +1,5 @@
-"""kernels/ESTIMATES.md and kernels/instructions.txt: what is committed is what the scripts make, and
-the scripts count what is there."""
+"""The committed kernels/ESTIMATES.md and kernels/instructions.txt equal the scripts' output, and the scripts
+count correctly."""
 
 import os
 import pathlib
@@ -22,8 +22,8 @@ import counted  # noqa: E402
 import gpu  # noqa: E402
 
 NAME = "_ZN1kEv"
-# A loop over four elements at a time and one that does the rest; a mask and a second kind of load
-# are beside the usual way.
+# The code has a loop over four elements at a time and one for the rest; a mask and a second kind of load lie
+# outside the usual path.
 CODE = """
         Function : _ZN1kEv
         /*0000*/                   S2R R0, SR_TID.X ;                  /* 0x1 */
@@ -76,7 +76,7 @@ class Sass(unittest.TestCase):
         loop = code_of(CODE).loops[1]
         self.assertEqual([one.name for one in loop.usual()],
                          ["LDG", "LDG", "BRA", "FADD", "FADD", "BRA"])
-        way = code_of(WIDE).loops[0].usual()  # not the shorter one, which has no wide load
+        way = code_of(WIDE).loops[0].usual()  # the shorter one has no wide load
         self.assertEqual([one.opcode for one in way],
                          ["BRA", "IADD3", "IADD3", "LDG.E.128", "STG.E.128", "BRA"])
         narrow = WIDE.replace(".128", "").replace("IADD3 R9, R8, 0x1, RZ", "NOP")
@@ -142,7 +142,7 @@ class Estimates(unittest.TestCase):
         self.assertIsNone(counted.of(found, "b"))
 
     def test_resident_warps(self):
-        """By registers, threads and shared memory of a block, as CUDA's occupancy calculator."""
+        """Warps by a block's registers, threads and shared memory, as in CUDA's occupancy calculator."""
         for kernel, warps in {(32, 256, 0): 64, (40, 256, 0): 48, (128, 256, 33536): 16,
                               (136, 128, 36864): 12, (255, 128, 35328): 8, (16, 1, 0): 32,
                               (32, 128, 100 * 1024): 8}.items():

@@ -1,4 +1,4 @@
-"""A trained model is evaluated on any ranks, and goes on with a text."""
+"""A trained model is evaluated on any ranks, and continues a text."""
 
 import json
 import math
@@ -12,7 +12,7 @@ import harness
 USAGE, FILE, NOT_FINITE = 2, 6, 9
 TOLERANCE = 2e-5  # relative, of equal losses
 PERIOD = "the rank waits for its sum; "  # longer than a sequence
-TOKENS = 45  # that are generated: more than a sequence
+TOKENS = 45  # generated: more than a sequence
 
 
 class EvaluateTest(harness.RunTest):
@@ -22,7 +22,7 @@ class EvaluateTest(harness.RunTest):
         (self.folder / "text.txt").write_text(PERIOD * 60)
 
     def trained(self, ranks, *more, steps=20):
-        """A run with a checkpoint at its end: (checkpoint, its validations as {step: loss})."""
+        """Trains with a checkpoint at the end; returns (checkpoint, its validations as {step: loss})."""
         out = f"run{len(list(self.folder.iterdir()))}.h5"
         self.assert_done(harness.run(ranks, self.train_args(
             out, f"train.steps={steps}", f"train.checkpoint.every_steps={steps}",
@@ -75,7 +75,7 @@ class Evaluate(EvaluateTest):
                                                    ["--strategy", "fsdp"])
             self.assertEqual(list(validations), [10, 20])
             self.assertLess(validations[20], validations[10])
-            # 98 windows of 17 tokens and their targets, of them a fifth.
+            # The text has 98 windows of 17 tokens and their targets; a fifth of them is evaluated.
             for ranks, more in places:
                 with self.subTest(model=model, ranks=ranks, more=more):
                     found = self.evaluate(ranks, checkpoint, *more)
@@ -97,12 +97,12 @@ class Evaluate(EvaluateTest):
         numpy.testing.assert_array_equal(alone.grad_norm, watched.grad_norm)
 
     def test_words(self):
-        """They are numbered as in training, whatever files are evaluated."""
+        """Words are numbered as in training, whatever files are evaluated."""
         (self.folder / "other.txt").write_text("sum; for the " * 60)
         words = "data.tokenizer=words"
         checkpoint, _ = self.trained(0, words)
         found = self.evaluate(0, checkpoint, words)
-        # The same words in another order, which the model has not seen.
+        # The model has not seen the words in this order.
         other = self.evaluate(2, checkpoint, words, f"data.path={self.folder / 'other.txt'}")
         self.assertGreater(other["loss"], found["loss"])
         (self.folder / "other.txt").write_text("sum; unheard " * 60)
@@ -131,7 +131,7 @@ class Evaluate(EvaluateTest):
 class NotFinite(EvaluateTest):
 
     def test_parameters_that_are_too_large(self):
-        """The only step is finite, and what is computed with its update is not."""
+        """The only step is finite, but the loss with its updated parameters is not."""
         self.write_deck(family="gpt")
         large = ["train.lr=1000", "model.precision=fp16"]
         result = harness.run(2, self.train_args("stops.h5", *large, "train.steps=1",
@@ -151,7 +151,7 @@ class NotFinite(EvaluateTest):
 class Generate(EvaluateTest):
 
     def periodic(self, **model):
-        """A model that has learned the text by heart."""
+        """Returns a model that has learned the text by heart."""
         self.write_deck(family="gpt", **model)
         checkpoint, _ = self.trained(2, "model.dropout=0", "train.lr=0.01", "train.batch=8",
                                      steps=150)

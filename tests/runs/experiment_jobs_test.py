@@ -22,23 +22,23 @@ import run_list  # noqa: E402
 from analysis import __main__ as analysis  # noqa: E402
 
 FIGURES = {"scaling": "scaling", "bandwidth": "bandwidth", "bandwidth-hosts": "bandwidth",
-           "noise": "noise", "searchtime": "searchtime"}  # the others: systems
-# Of what is measured in a job, as a start of ranks takes a second; all of the others.
+           "noise": "noise", "searchtime": "searchtime"}  # other lists: systems
+# Starting ranks takes a second, so of measured lists a job runs a sample; other lists run completely.
 SAMPLE = {"breakdown": "*-hidup", "halved-batch": "*-[28]", "interference": "bert-sgmoe-*",
           "noise": "*-1-both", "one-machine": "*-d*", "scaling": "*-2-*"}
 
 
 def runs_of(name, place, only="*"):
-    """The runs of a list at small size that make sense there."""
+    """Returns the runs of a list at small size that make sense in that place."""
     _, runs = run_list.read(name, "small")
     return [run for run in runs if place in run.places and fnmatch.fnmatch(run.name, only)]
 
 
 class ListTest:
-    """What is asked of a list that has run."""
+    """Checks of a list that has run."""
 
     def assert_runs(self, runs, place, folder):
-        """Every run left its result."""
+        """Checks that every run left its result."""
         executor = execute.Executor(place, folder, harness.BINARY)
         for run in runs:
             self.assertTrue(executor.is_done(run), run.name)
@@ -58,7 +58,7 @@ class ListTest:
 class OnSlurm(ListTest, slurm.SlurmTest):
 
     def test_every_list(self):
-        """Lists with rates of links are predicted in the job: nobody can set a cluster's links."""
+        """Lists with rates of links are predicted in the job: the cluster's links cannot be set."""
         for name in run_list.experiments():
             with self.subTest(name=name):
                 place = "slurm" if runs_of(name, "slurm") else "predict"
@@ -70,7 +70,7 @@ class OnSlurm(ListTest, slurm.SlurmTest):
                 self.assert_drawn(name, self.folder / name)
 
     def test_the_second_job_does_what_is_left(self):
-        """With either launcher."""
+        """The second job does the remaining runs, with either launcher."""
         first = self.submit("interference", "--only", "bert-sgmoe-duplex-only-on")
         self.assertEqual(first.count("  done\n"), 0, first)
         second = self.submit("interference", "--only", "bert-sgmoe-duplex-only-*",
@@ -82,7 +82,7 @@ class OnSlurm(ListTest, slurm.SlurmTest):
                 self.assertIn('"slurm"', file.attrs["experiment_run"])
 
     def submit(self, name, *more, launcher="srun --mpi=pmix"):
-        """The log of a job that does these runs of a list at small size."""
+        """Submits a job with these runs of a list at small size and returns its log."""
         log = self.folder / f"{name}.log"
         result = subprocess.run(
             ["sbatch", "--wait", f"--output={log}", f"--chdir={harness.SOURCE}",
@@ -102,7 +102,7 @@ class OnHosts(ListTest, testbed.TestbedTest):
         self.script("up.sh")
 
     def test_every_list(self):
-        """HiDup and the named strategies at all rates of links, one run of each other list."""
+        """HiDup and the named strategies run at all rates of links, other lists with one run each."""
         for name in run_list.experiments():
             with self.subTest(name=name):
                 runs = runs_of(name, "testbed")
@@ -114,8 +114,8 @@ class OnHosts(ListTest, testbed.TestbedTest):
         self.down()
 
     def assert_rate_counts(self, folder):
-        """Each run's rate is set: a step sends 1.8 MB, half of it to the other host, which at 0.2
-        Gbit/s takes longer than its bursts."""
+        """Checks that each run's rate is set: a step sends 1.8 MB, half of it to the other host, which takes
+        longer at 0.2 Gbit/s than its bursts."""
         with h5py.File(folder / "bert-sgmoe-0.2-ep-fastmoe.h5") as file:
             seconds = numpy.median(file["ranks/comm_s"][:])
         self.assertGreater(seconds, (0.9e6 - 2 * testbed.BURST) * 8 / 0.2e9)

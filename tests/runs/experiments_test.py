@@ -1,4 +1,4 @@
-"""jobs/experiments: run lists, predicted and on this machine, and the figures of what they leave."""
+"""jobs/experiments: run lists, predicted and on this machine, and the figures of their results."""
 
 import contextlib
 import io
@@ -32,7 +32,7 @@ class ExperimentTest(harness.RunTest):
         self.out = self.folder / "out"
 
     def entry(self, **changes):
-        """Of a list: two runs, of 1 and 2 ranks."""
+        """Returns an entry of a list: two runs, on 1 and 2 ranks."""
         return {"for": {"ranks": [1, 2], "system": ["duplex-only"]}, "ranks": "{ranks}",
                 "deck": "inputs/models/paper/bert-sgmoe.yaml", "system": "{system}",
                 "cluster": "inputs/clusters/laptop.yaml", "set": TINY, **changes}
@@ -50,7 +50,7 @@ class ExperimentTest(harness.RunTest):
                               env={"HIDUP": str(harness.BINARY)})
 
     def run_list(self, *args, code=0):
-        """What run.py prints for the list."""
+        """Returns the output of run.py for the list."""
         result = self.start(self.list, "--out", self.out, *args)
         self.assertEqual(result.code, code, result.stdout + result.stderr)
         return result.stdout + result.stderr
@@ -59,7 +59,7 @@ class ExperimentTest(harness.RunTest):
 class Lists(unittest.TestCase):
 
     def test_all_lists(self):
-        """Every list has both sizes, and names files that exist."""
+        """Every list has both sizes, and names existing files."""
         names = run_list.experiments()
         self.assertGreater(len(names), 7)
         for name in names:
@@ -116,7 +116,7 @@ class Predicted(ExperimentTest):
         self.assertEqual((result.code, "no run for --testbed" in result.stderr), (WRONG, True))
 
     def analysis(self, command, *args, code=0):
-        """What python3 -m analysis prints."""
+        """Returns the output of python3 -m analysis."""
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
             found = analysis.main([command, *map(str, args)])
@@ -124,7 +124,7 @@ class Predicted(ExperimentTest):
         return printed.getvalue()
 
     def test_the_rate_decides(self):
-        """The slower link makes the longer step; and a strategy that does not fit is a result."""
+        """The slower link makes the longer step, and a strategy that does not fit is a result."""
         self.write(self.entry(**{"for": {"rate": [1, 10]}, "rate": "{rate}", "ranks": 2,
                                  "system": "ep-deepspeed"}),
                    self.entry(name="large", **{"for": {}}, ranks=2, system="hidup",
@@ -182,7 +182,7 @@ class Measured(ExperimentTest):
         return {path.stem: path.stat().st_mtime for path in self.out.glob("*.h5")}
 
     def test_going_on_after_a_kill(self):
-        """What was done stays, what was not is run again, and no rank is left behind."""
+        """Finished runs stay, others are run again, and no rank is left behind."""
         self.write(self.entry(name="short", **{"for": {}}, ranks=1, system="dp"),
                    self.entry(name="long", **{"for": {}}, ranks=2, system="dp",
                               set={**TINY, "train.steps": 10000000}))
@@ -203,7 +203,7 @@ class Measured(ExperimentTest):
             self.assertEqual(len(file["iterations/loss"]), TINY["train.steps"])
 
     def test_a_run_that_fails(self):
-        """The others still run; the message is hidup's."""
+        """The other runs still run; the message is hidup's."""
         self.write(self.entry(name="bad", **{"for": {}}, ranks=1, system="dp",
                               set={**TINY, "model.hidden": 25}),
                    self.entry(name="good", **{"for": {}}, ranks=1, system="dp"))

@@ -1,4 +1,4 @@
-"""Files that are not what they should be, outputs that are in each other's way, lost results."""
+"""Wrong or damaged files, conflicting outputs, lost results."""
 
 import os
 import unittest
@@ -6,9 +6,9 @@ import unittest
 import harness
 
 USAGE, FILE = 2, 6
-AT_ONCE = 20  # seconds; a pipe that is waited for takes for ever
+AT_ONCE = 20  # seconds; waiting for a pipe would take forever
 
-# What a shell does with a command's standard output so that the results get lost.
+# Redirections by a shell that lose the results.
 LOSSES = {
     "no space left on device": 'exec "$0" "$@" > /dev/full',
     "broken pipe": 'exec 3> >(:); wait $!; exec "$0" "$@" >&3 3>&-',
@@ -25,19 +25,19 @@ class FilesTest(harness.RunTest):
                       "--set", "cluster.mesh=[{name: r, size: 2, bandwidth: 1GB/s}]"]
 
     def in_shell(self, script, args, timeout=AT_ONCE, **options):
-        """The program by itself, started by a script that calls it "$0" and its arguments "$@"."""
+        """Runs the program without mpirun, by a script that calls it "$0" and its arguments "$@"."""
         return harness.run(0, ["-c", script, self.program, *args], program="bash",
                            timeout=timeout, **options)
 
     def commands(self):
-        """Arguments of every subcommand that takes decks, the small ones; train and profile last."""
+        """Returns arguments of every subcommand with decks, the small ones; train and profile last."""
         decks = [self.deck, "--cluster", self.cluster]
         return [["validate", *decks], ["graph", self.deck], ["search", *decks, *self.rates],
                 ["explain", *decks, *self.rates], self.train_args("run.h5", "train.steps=2"),
                 ["profile", *decks, "--out", self.folder / "profile.yaml"]]
 
     def leftovers(self):
-        """Files that a run should have removed."""
+        """Returns the files that a run should have removed."""
         return [path for path in self.folder.rglob("*") if ".part" in path.name]
 
 
@@ -76,7 +76,7 @@ class Inputs(FilesTest):
         os.truncate(huge, 1 << 40)
         for path, reason in (("/dev/zero", "a device"), (huge, "larger than")):
             for args in (["validate", path], ["validate", self.deck, "--strategy", path]):
-                # No memory to read a lot of it.
+                # The limit leaves no memory to read much of the file.
                 result = self.in_shell('ulimit -v 1000000; exec "$0" "$@"', args)
                 self.assert_one_error(result, FILE, str(path), reason)
 
@@ -136,7 +136,7 @@ class Outputs(FilesTest):
         strategy = self.folder / "mine.yaml"
         strategy.write_text("precious")
         for args in self.commands()[0], self.commands()[2]:
-            # At most 1 KiB of a file.
+            # Files may have at most 1 KiB.
             result = self.in_shell('ulimit -f 1; exec "$0" "$@"',
                                    [*args, "--strategy-out", strategy, "--overwrite"])
             self.assert_one_error(result, FILE, str(strategy), "file too large")
@@ -180,7 +180,7 @@ class Outputs(FilesTest):
         self.assertEqual({path: path.read_bytes() for path in self.folder.iterdir()}, before)
 
     def test_profile_may_be_measured_again(self):
-        """It is not read."""
+        """An old profile is not read."""
         args = self.commands()[-1]
         args[-1].write_text("old")
         self.assert_done(harness.run(1, [*args, "--set", f"cluster.profile={args[-1]}",

@@ -1,6 +1,6 @@
-"""jobs/gpu.sh's part test on the CUDA stand-in, as on a machine with one GPU: nothing fails, and what needs
-two GPUs is skipped. Of cases that other tests run, too, only a sample runs; of cuda_test.py and
-cuda_steps_test.py this runs all that need one GPU.
+"""jobs/gpu.sh's part test on the CUDA stand-in, as on a machine with one GPU: nothing fails, and tests
+that need two GPUs are skipped. Cases that other tests also run are sampled; cases of cuda_test.py and
+cuda_steps_test.py that need one GPU all run.
 """
 
 import os
@@ -14,7 +14,7 @@ import unittest
 import harness
 
 SAMPLE = {"GTEST_TOTAL_SHARDS": "20", "GTEST_SHARD_INDEX": "1"}
-# On the stand-in threads are no ranks.
+# The stand-in's threads cannot be ranks.
 NOT_BUILT = ["strategies/test_rules", "strategies/test_strategies"]
 BUILT = ["kernels/test_kernels", "device/test_device", "strategies/test_executor", "comm/test_comm",
          "strategies/test_strategies_mpi"]

@@ -1,4 +1,4 @@
-"""jobs/gpu.sh without a GPU: its order, its limits, and its report after a cut. Its tools are fakes."""
+"""jobs/gpu.sh without a GPU: its order, its limits, and its report when cut short. Its tools are fakes."""
 
 import contextlib
 import os
@@ -17,7 +17,7 @@ TOOLS = ["nvidia-smi", "nvcc", "cmake", "mpirun", "python3", "compute-sanitizer"
          "bench_kernels"]
 USAGE, SKIPPED = 2, 77
 
-# Notes its call, prints what it is to print, and then hangs where it is told to.
+# A fake tool records its call, prints its given output, and then hangs or fails if told to.
 FAKE = """#!/usr/bin/env bash
 name=${0##*/}
 echo "$name $*" >>"$FAKES/calls"
@@ -82,7 +82,7 @@ class GpuScriptTest(unittest.TestCase):
             process.kill()
 
     def run_script(self, *parts, **environment):
-        """(exit code, output)"""
+        """Returns (exit code, output)."""
         process = self.start(*parts, **environment)
         output, _ = process.communicate(timeout=60)
         return process.returncode, output
@@ -138,7 +138,7 @@ class GpuScriptTest(unittest.TestCase):
         self.assertLessEqual(max(map(int, limits.values())), 540)
 
     def test_nothing_runs_after_a_failed_build(self):
-        """Nor in later calls, until the build is right."""
+        """Later calls do not run anything either, until the build succeeds."""
         for parts in ((), ("--next",), ("doctor",)):
             code, output = self.run_script(*parts, FAKE_FAILS="cmake")
             self.assertEqual(code, 1, output)
@@ -149,7 +149,7 @@ class GpuScriptTest(unittest.TestCase):
         self.assertIn("# Doctor", self.report())
 
     def test_calls_that_follow_each_other(self):
-        """Each takes parts that have not run, while they end within 9 minutes of its start."""
+        """Each call runs parts that have not run, as long as they end within 9 minutes of its start."""
         self.run_script("build", "doctor")
         code, output = self.run_script("--next", HIDUP_LIMIT="541")
         self.assertEqual(code, 0, output)
@@ -161,7 +161,7 @@ class GpuScriptTest(unittest.TestCase):
         self.assertEqual(report.count("\n# "), len(ORDER), report)
 
     def test_a_part_ends_when_its_time_is_over(self):
-        # Long enough for a fake to print, however busy the machine is; the next part may need longer.
+        # The time suffices for a fake to print on a busy machine; the next part may need longer.
         code, _ = self.run_script("test", "nccl", HIDUP_LIMIT="5", FAKE_HANGS="test_kernels")
         self.assertEqual(code, 1)
         self.assert_in_order(["# Test", "golden_test.py", "2 tests ran", "**Ended** when its time was over",
@@ -203,7 +203,7 @@ class GpuScriptTest(unittest.TestCase):
 
 
 def children(pid):
-    """All that it started and that still runs, also in process groups of their own."""
+    """Returns all living processes that it started, even in process groups of their own."""
     found = []
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         try:

@@ -1,4 +1,4 @@
-"""hidup graph in its three formats, and models that are written as a graph (model.graph)."""
+"""hidup graph in its three formats, and models written as a graph (model.graph)."""
 
 import json
 import math
@@ -27,7 +27,7 @@ class GraphCommandTest(harness.RunTest):
         self.write_deck(moe="{experts: 3, every: 2}")
 
     def test_text_is_a_model(self):
-        """What it prints, used as model.graph, is the same graph with the same rules."""
+        """Its output, used as model.graph, is the same graph with the same rules."""
         text = self.graph(self.deck)
         (self.folder / "mine.txt").write_text(text)
         mine = self.folder / "mine.yaml"
@@ -46,7 +46,7 @@ class GraphCommandTest(harness.RunTest):
         self.assertNotEqual(other["graph_hash"], shipped["graph_hash"])
 
     def test_a_llama_as_a_graph(self):
-        """Its operations in a graph file train as the family does, under other strategies, too."""
+        """Its operations in a graph file train like the family, under other strategies, too."""
         deck = harness.SOURCE / "tests" / "interchange" / "llama.yaml"
         (self.folder / "mine.txt").write_text(self.graph(deck))
         mine = self.folder / "mine.yaml"
@@ -89,7 +89,7 @@ class GraphCommandTest(harness.RunTest):
         self.assertEqual(product["flops"], 2 * 5 * 17 * 24 * 40)
 
     def assert_rules(self, operation, tensors):
-        """A rule has a placement for every input, each of a dimension that there is."""
+        """A rule has a placement for every input, each of an existing dimension."""
         rules = operation["rules"]
         self.assertEqual(rules[0]["name"], "replicate")
         self.assertIn("batch", [rule["name"] for rule in rules])
@@ -135,7 +135,7 @@ class GraphCommandTest(harness.RunTest):
 
 
 class OwnGraphTest(harness.RunTest):
-    """The shipped model that no family has."""
+    """The shipped model that belongs to no family."""
 
     def setUp(self):
         super().setUp()
@@ -150,7 +150,7 @@ class OwnGraphTest(harness.RunTest):
         one = self.train(1, steps=10)
         self.assertLess(one.loss[-1], one.loss[0] - 0.5, "the model does not learn")
         self.assert_equal_runs(one, self.train(2, steps=10))
-        # A strategy with all-to-alls, edited: rows and columns in the narrow branch.
+        # A strategy with all-to-alls is edited: rows and columns in the narrow branch.
         strategy = self.folder / "own-strategy.yaml"
         self.assert_done(harness.run(0, [
             "validate", self.deck, "--cluster", self.folder / "cluster.yaml", "--ranks", 2,
@@ -173,7 +173,7 @@ class OwnGraphTest(harness.RunTest):
         self.assert_equal_runs(one, self.train(2, ["--strategy", "megatron"], steps=10))
 
     def test_microbatches_that_the_graph_cannot_have(self):
-        """An activation in the place of a weight: the parts of the batch would differ there."""
+        """An activation stands in place of a weight: it would differ between the parts of the batch."""
         graph = self.folder / "own-graph.txt"
         graph.write_text("graph own\n"
                          "input tokens : i32[4, 4]\n"
@@ -192,7 +192,7 @@ class OwnGraphTest(harness.RunTest):
                                   "this graph cannot be split: y has the activation x as bias")
 
     def test_wrong_graphs(self):
-        """Each is refused with its place: that of the mark ^ in the line that replaces one."""
+        """Each graph is refused with the place of the mark ^ in the replacing line."""
         for before, after, words in (
                 ("wide.relu = relu(wide.up)", "wide.relu = relu(^wide.upp)",
                  ["wide.upp is not defined above", "did you mean wide.up?"]),
@@ -222,7 +222,7 @@ class OwnGraphTest(harness.RunTest):
             with self.subTest(after=after):
                 self.assertEqual(self.text.count(f"\n{before}\n"), 1)
                 marked = self.text.replace(f"\n{before}\n", f"\n{after}\n")
-                if "tokens : i32[8" in after:  # only then the graph fits itself
+                if "tokens : i32[8" in after:  # the graph is consistent only then
                     marked = re.sub(r"\[16, 64", "[8, 64", marked)
                     marked = re.sub(r"\[4, 16(\]\n|, 20)", r"[4, 8\1", marked)
                 at = marked.index("^")

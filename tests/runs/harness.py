@@ -1,8 +1,8 @@
-"""Runs hidup for the whole-run tests: launches, decks, and what the runs left.
+"""Runs hidup for the whole-run tests: launches, decks, and the runs' results.
 
-CTest sets HIDUP_BINARY; by hand it is build/hidup. HIDUP_DEVICE is the kind of device that it was
-built for, without it cpu. What Open MPI needs comes from jobs/environment.sh, so that the tests run
-as the quickstart does.
+CTest sets HIDUP_BINARY; by hand it is build/hidup. HIDUP_DEVICE is the kind of device that the
+binary was built for, by default cpu. jobs/environment.sh sets Open MPI's variables, so that the tests
+run as the quickstart does.
 """
 
 import ctypes
@@ -25,26 +25,26 @@ DEVICE = os.environ.get("HIDUP_DEVICE", "cpu")
 
 CACHE = pathlib.Path(BINARY).parent / "cache"  # where runs keep their profiles
 
-# A launcher's marks would make a run without mpirun look like a rank of some job.
+# With a launcher's variables a run without mpirun would look like a rank of some job.
 LAUNCHER_MARKS = ("OMPI_COMM_", "PMIX_", "SLURM_")
 
-# Small, and neither the batch nor most tensors divide by the ranks. The gradients' norm starts
-# at 1.5 and falls to 1.2: some steps are clipped, some are not.
+# The model is small, and neither the batch nor most tensors divide by the ranks. The gradients' norm falls
+# from 1.5 to 1.2: some steps are clipped, some are not.
 MODEL = dict(family="bert", layers=2, hidden=24, heads=3, ffn=40, sequence=17, vocab="auto",
              dropout=0.1)
 TRAIN = dict(batch=5, steps=20, seed=1, lr=3e-3, optimizer="adamw",
              weight_decay=0.01, clip_norm=1.4)
 
 STEP_TOLERANCE = 2e-5  # of equal runs: relative, loss and gradient norm of every step
-GRADIENT_TOLERANCE = 1e-4  # and largest difference over largest value, every tensor
+GRADIENT_TOLERANCE = 1e-4  # largest difference over largest value, every tensor
 
-SOON = 60  # seconds: a run that was brought down ends within them, on a busy machine, too
+SOON = 60  # seconds: a failed run ends within them, even on a busy machine
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def end_with_parent():
-    """In the child: should CTest kill the test, mpirun ends too, and its ranks with it."""
+    """Runs in the child: if CTest kills the test, mpirun ends, too, and its ranks with it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
@@ -59,17 +59,17 @@ class Result(typing.NamedTuple):
 
 
 class Launch:
-    """One started run. Ends, with all its ranks, when the with block does."""
+    """A started run. It ends, with all its ranks, at the end of the with block."""
 
     def __init__(self, ranks, args, env=None, cwd=None, program=BINARY):
-        """ranks: 0 runs the program by itself, without mpirun."""
+        """Starts the program; with ranks == 0 by itself, without mpirun."""
         launcher = ["mpirun", "-n", str(ranks)] if ranks else []
         script = 'source "$0" && exec "$@"'  # exec: the process is mpirun itself
         command = ["bash", "-c", script, str(SOURCE / "jobs" / "environment.sh"),
                    *launcher, str(program), *map(str, args)]
         inherited = {k: v for k, v in os.environ.items()
                      if not k.startswith((*LAUNCHER_MARKS, "XDG_CACHE_HOME"))}
-        # Files, not pipes: a rank that prints a lot must not wait for us.
+        # Output goes to files, because a rank that prints much must not wait for us.
         self._stdout = tempfile.TemporaryFile("w+")
         self._stderr = tempfile.TemporaryFile("w+")
         self._started = time.monotonic()
@@ -90,7 +90,7 @@ class Launch:
         return self._process.poll() is None
 
     def ranks(self):
-        """{rank: process id} of the ranks that live."""
+        """Returns {rank: process id} of the living ranks."""
         found = {}
         for pid in children(self._process.pid):
             try:
@@ -103,11 +103,11 @@ class Launch:
         return found
 
     def signal(self, number):
-        """To mpirun, which passes some on."""
+        """Sends a signal to mpirun, which passes some on."""
         os.kill(self._process.pid, number)
 
     def kill(self):
-        """SIGKILL to all ranks at once. mpirun then ends by itself, and cleans up after them."""
+        """Sends SIGKILL to all ranks at once. mpirun then ends by itself, and cleans up after them."""
         for pid in children(self._process.pid) or [self._process.pid]:
             try:
                 os.kill(pid, signal.SIGKILL)
@@ -120,7 +120,7 @@ class Launch:
             self._process.wait()
 
     def wait(self, timeout):
-        """The Result; after timeout seconds everything is killed and the test fails."""
+        """Returns the Result; after timeout seconds kills all processes and fails the test."""
         try:
             code = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
@@ -130,7 +130,7 @@ class Launch:
                       time.monotonic() - self._started)
 
     def wait_for_rows(self, path, rows, timeout=60):
-        """Waits until a reader of the timing file sees that many steps; says how many."""
+        """Waits until a reader of the timing file sees that many steps; returns their number."""
         deadline = time.monotonic() + timeout
         seen = 0
         while seen < rows:
@@ -148,7 +148,7 @@ class Launch:
 
 
 class Trained(typing.NamedTuple):
-    """What a run left."""
+    """The results of a run."""
     path: pathlib.Path  # the timing file
     loss: numpy.ndarray  # [steps]
     grad_norm: numpy.ndarray  # [steps]
@@ -156,7 +156,7 @@ class Trained(typing.NamedTuple):
 
 
 def stat(pid):
-    """(state, parent) of a process; state Z: ended, but not yet waited for. None: no process."""
+    """Returns (state, parent) of a process; state Z: ended, but not yet waited for. None: no process."""
     try:
         fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -169,7 +169,7 @@ def alive(pid):
 
 
 def left_alive(pids, within):
-    """The processes that still live after that many seconds; returns as soon as there are none."""
+    """Returns the processes that still live after that many seconds, or at once when none does."""
     deadline = time.monotonic() + within
     while (left := [pid for pid in pids if alive(pid)]) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -187,7 +187,7 @@ def run(ranks, args, timeout=120, **options):
 
 
 def losses(path):
-    """The losses of a timing file, also while it is written. Empty until it is readable."""
+    """Returns the losses of a timing file, even during writing; empty until it is readable."""
     try:
         with h5py.File(path, "r", swmr=True) as file:
             return file["iterations/loss"][:]
@@ -220,7 +220,7 @@ class RunTest(unittest.TestCase):
             "  profile: none\n")
 
     def small_disk(self):
-        """A folder with room for 1 MiB; the test is skipped where there can be none."""
+        """Returns a folder with room for 1 MiB; skips the test where there can be none."""
         disk = self.folder / "disk"
         disk.mkdir()
         mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", disk],
@@ -231,14 +231,14 @@ class RunTest(unittest.TestCase):
         return disk
 
     def write_deck(self, **model):
-        """The small model deck; model: more of its keys."""
+        """Writes the small model deck; model: more of its keys."""
         self.deck.write_text(
             write_section("model", {**MODEL, **model}) +
             write_section("data", dict(kind="text", path="text.txt", tokenizer="bytes")) +
             write_section("train", TRAIN))
 
     def train_args(self, out, *more):
-        """Arguments of hidup train for the small decks, and strategy dp; more: for example
+        """Returns arguments of hidup train for the small decks and strategy dp; more: for example
         train.steps=5, or lists of other arguments."""
         args = ["train", self.deck, "--cluster", self.folder / "cluster.yaml",
                 "--out", self.folder / out]
@@ -250,7 +250,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(result.code, 0, result.stderr)
 
     def train(self, ranks, *more, steps=TRAIN["steps"]):
-        """A run that must succeed; more: as for train_args()."""
+        """Returns the results of a run that must succeed; more: as for train_args()."""
         name = f"run{len(list(self.folder.iterdir()))}"
         out = self.folder / f"{name}.h5"
         gradients = self.folder / f"{name}-gradients.h5"
@@ -279,7 +279,7 @@ class RunTest(unittest.TestCase):
             self.assertLessEqual(difference, GRADIENT_TOLERANCE, name)
 
     def assert_one_error(self, result, code, *texts):
-        """That exit code, and one line of error that holds all the texts."""
+        """Checks for that exit code and one line of error with all the texts."""
         self.assertEqual(result.code, code, result.stderr)
         lines = result.error_lines()
         self.assertEqual(len(lines), 1, result.stderr)

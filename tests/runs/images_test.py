@@ -23,7 +23,7 @@ class ImagesTest(harness.RunTest):
             harness.write_section("train", {**harness.TRAIN, "clip_norm": 8}))
 
     def synthetic_file(self, first, count):
-        """Synthetic images of the decks' seed, as CIFAR-10's files have them."""
+        """Writes synthetic images of the decks' seed in the form of CIFAR-10's files."""
         path = self.folder / "images.bin"
         subprocess.run([sys.executable, harness.SOURCE / "tests" / "golden" / "images.py",
                         str(harness.TRAIN["seed"]), str(first), str(count), path], check=True)
@@ -31,14 +31,14 @@ class ImagesTest(harness.RunTest):
         return path
 
     def test_a_file_holds_what_was_made(self):
-        """The last synthetic images, from a file and from their numbers."""
+        """The last synthetic images are equal from a file and from their numbers."""
         path = self.synthetic_file(50000 - 60, 60)
         checkpoint = self.checkpoint("train.steps=1")
         made = self.evaluate(checkpoint, "data.validation=0.0012")
         read = self.evaluate(checkpoint, f"data.validation={path}")
         self.assertEqual(made, read)
         self.assertEqual(read["images"], 60)
-        # A half of the file for each side.
+        # Training and validation get half of the file each.
         half = self.evaluate(checkpoint, f"data.path={path}", "data.validation=0.5")
         self.assertEqual(half["images"], 30)
         self.assertEqual(len(self.train(2, f"data.path={path}", steps=15).loss), 15)
@@ -59,8 +59,7 @@ class ImagesTest(harness.RunTest):
         return json.loads(result.stdout)
 
     def test_learns_the_rule(self):
-        """The accuracy on images that were not trained on goes from that of chance, 10 %, to more
-        than half."""
+        """The accuracy on images outside the training data rises from that of chance, 10 %, to over half."""
         checkpoint = self.checkpoint("train.steps=200", "train.batch=16", "data.validation=0.01",
                                      "train.validate_every=100")
         with h5py.File(self.folder / "trained.h5") as file:

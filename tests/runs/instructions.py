@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""The machine instructions of the kernels, compared with kernels/instructions.txt.
+"""Compares the machine instructions of the kernels with kernels/instructions.txt.
 
     instructions.py FOLDER [--write]
 
 FOLDER has the object files of a build for sm_90. Needs NVIDIA's cuobjdump and nvdisasm in PATH (pip
-install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm). Exit code 1 where a kernel has 10 % more
-instructions than the table says, in all or for an element, or is not in it; 77 where there is no
-disassembler or the table is of another compiler. --write makes the table anew.
+install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm). Exits with 1 where a kernel has 10 % more
+instructions than the table says, in all or for an element, or is missing in it; with 77 where there is
+no disassembler or another compiler made the table. --write makes the table anew.
 """
 
 import collections
@@ -20,7 +20,7 @@ import sass
 
 TABLE = compiled_kernels.TABLE.with_name("instructions.txt")
 MORE = 1.1
-LITTLE = 3  # instructions: of few, one more is more than 10 %
+LITTLE = 3  # instructions: one more of few is over 10 %
 COLUMNS = ("threads", "all", "element", "tensor", "global", "wide", "shared", "special", "double",
            "integer")
 HEADING = """# What the kernels are in machine code. threads: of a block. all: instructions. The others are for an
@@ -50,24 +50,24 @@ CLASSES = {
 
 
 def signature(body):
-    """How often what moves or computes elements occurs, divided by how often the loop is unrolled:
-    a loop's unrolled form and the one that does the rest have the same. And that divisor."""
+    """Returns the counts of instructions that move or compute elements, divided by the unrolling, and the
+    unrolling: a loop's unrolled form and its remainder form have equal counts."""
     memory = collections.Counter(f"{one.name}.{one.bits}" for one in body
                                  if one.name in sass.GLOBAL or one.name == "MUFU")
     wide = [count for access, count in memory.items() if access.endswith(".128")]
     floats = collections.Counter(one.name for one in body
                                  if one.name in ("FADD", "FMUL", "FFMA", "FMNMX", "DADD", "DFMA"))
     unrolled = math.gcd(*wide) if wide else math.gcd(*memory.values(), *floats.values())
-    if unrolled == 1:  # not all floating instructions are copied
+    if unrolled == 1:  # some floating instructions have no copy
         unrolled = math.gcd(*memory.values())
     return frozenset((name, count // unrolled)
                      for name, count in (memory + floats).items()), unrolled
 
 
 def working_loops(code):
-    """[(instructions of a pass, unrolled)]: of the innermost of the loops that load from global
-    memory, of each the most unrolled form; where some access 16 bytes, the others are for what is not
-    aligned. Where no loop does, the kernel as a whole is a pass."""
+    """Returns [(instructions of an iteration, unrolling)] of the innermost loops that load from global
+    memory, each in its most unrolled form. If some loops access 16 bytes, the others handle unaligned data
+    and are left out. Without such loops the whole kernel counts as an iteration."""
     loading = [loop for loop in code.loops if loop.loads]
     loops = [loop.usual() for loop in loading if not any(map(loop.holds, loading))]
     if code.has_wide:
@@ -81,14 +81,14 @@ def working_loops(code):
 
 
 def bits_of_element(name):
-    """Of what is accessed by 16 bytes: the type that the name has, but for those that go over f32 and
-    have something in 16 bits besides. Kernels without one do f32."""
+    """Returns the bits of the elements that are accessed in 16 bytes: those of the name's type, unless the
+    kernel goes over f32 and has other values in 16 bits. Kernels without a type use f32."""
     is_f32 = re.match(r"(adam|convert): ", name) or not re.search(r"Float16|unsigned short", name)
     return 32 if is_f32 else 16
 
 
 def per_element(name, code):
-    """[(weight, instruction)] for an element; empty where no loop tells."""
+    """Returns [(weight, instruction)] for an element; empty without a loop."""
     counted = []
     for body, unrolled in working_loops(code):
         bits = bits_of_element(name)
@@ -99,7 +99,7 @@ def per_element(name, code):
 
 
 def per_score(products, head, code):
-    """[(weight, instruction)] for a score. An inner loop does a strip of the outer one's tile."""
+    """Returns [(weight, instruction)] for a score. An inner loop computes a strip of the outer one's tile."""
     def has_products(body):
         return sum(one.name in sass.TENSOR for one in body)
 
@@ -153,7 +153,7 @@ def write(kernels):
 
 
 def read():
-    """{kernel: {column: number, None where the table has none}} of the table."""
+    """Returns {kernel: {column: number, None where the table has none}} of the table."""
     found = {}
     for line in TABLE.read_text(encoding="utf-8").splitlines():
         name, *values = line.rsplit(None, len(COLUMNS))

@@ -1,4 +1,4 @@
-"""jobs/keep-going.sh: a run that goes on with the hosts that are left, on the test bed."""
+"""jobs/keep-going.sh: a run continues with the remaining hosts, on the test bed."""
 
 import signal
 import subprocess
@@ -16,7 +16,7 @@ import hidup_timings  # noqa: E402
 
 
 class GoingOnWithWhatIsLeft(TestbedTest):
-    """On four hosts with a rank each. Messages take a tenth of a second a step."""
+    """Four hosts have a rank each. Messages take a tenth of a second per step."""
 
     STEPS = 40
 

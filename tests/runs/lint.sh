@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Checks the sources, those not committed yet included:
+# Checks the sources, including uncommitted ones:
 # lint.sh format|shell|operations|alone|tidy|tidy-cuda BUILD
 # format: clang-format. shell: shellcheck. operations: the files that name an operation are those in
-# operations.txt. alone: every source includes what it uses; minutes. tidy: clang-tidy, with the
-# compile commands of the build folder BUILD; minutes. tidy-cuda: the same of what needs CUDA, with those of a build
-# on the shim.
+# operations.txt. alone: every source includes the headers that it uses; minutes. tidy: clang-tidy, with
+# the compile commands of the build folder BUILD; minutes. tidy-cuda: the same for sources that need
+# CUDA, with the commands of a build on the shim.
 set -euo pipefail
 
 kind=$1
@@ -15,10 +15,10 @@ sources() {
   git ls-files -z --cached --others --exclude-standard "$@"
 }
 
-# The sources of a folder share the time for their headers. The analyzer takes most of the rest: it
-# follows calls into our functions, not into those of the standard library, and of the largest
-# functions a tenth of the states that it would by itself. The compile commands are GCC's: clang
-# does not know all of its warnings and options.
+# The sources of a folder are checked together to parse their headers once. The analyzer takes most of the
+# remaining time: it follows calls into our functions but not into the standard library's, and explores a
+# tenth of the default number of states in the largest functions. The compile commands are GCC's: clang lacks
+# some of its warnings and options.
 tidy() {
   local unified config
   local -a analyzer=()
@@ -36,8 +36,8 @@ tidy() {
     2> >(grep -v 'warnings generated' >&2)
 }
 
-# The other builds compile sources in groups, where one sees what another includes. So every source
-# is parsed by itself, as the preset dev compiles it, but for the code that it gives.
+# The other builds compile sources in groups, where one sees another's includes. So every source is parsed
+# alone, as in the preset dev but without generating code.
 alone() {
   local folder
   folder=$(mktemp -d)
@@ -65,7 +65,7 @@ case $kind in
     ;;
   alone) alone ;;
   tidy)
-    # What needs CUDA has no compile commands in this build.
+    # Sources that need CUDA have no compile commands in this build.
     sources 'src/*.cpp' 'kernels/*.cpp' ':!src/device/cuda_*' ':!src/comm/nccl_*' \
       ':!kernels/*_cuda.cpp' | tidy
     ;;

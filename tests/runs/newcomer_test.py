@@ -1,4 +1,4 @@
-"""What somebody does first: train on a text of their own, go on with it, look at it, mistype a key."""
+"""A newcomer's first steps: train on an own text, resume, look at the model, mistype a key."""
 
 import signal
 import subprocess
@@ -31,7 +31,7 @@ class NewcomerTest(harness.RunTest):
         self.assertEqual((self.folder / "mine.png").read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
 
     def test_go_on_evaluate_sample(self):
-        """A run that is stopped goes on with more ranks; the model that it leaves is looked at."""
+        """A stopped run resumes with more ranks; its model is evaluated and sampled."""
         text = ["--set", "data.path=text.txt", "--set", "train.warmup_steps=1"]
         decks = [TINY, "--cluster", LAPTOP]
         train = ["train", *decks, "--out", "mine.h5", *text]
@@ -62,7 +62,7 @@ class NewcomerTest(harness.RunTest):
         result = harness.run(2, ["train", deck, "--cluster", LAPTOP, "--out", "typo.h5"],
                              cwd=self.folder)
         self.assertEqual(result.code, 2, result.stderr)
-        # Beside it, the key that is missing now may be reported too.
+        # The missing right key may be reported, too.
         (report,) = [text for text in result.stderr.splitlines() if "hiden" in text]
         self.assertIn(f"{deck}:{line + 1}:{column}:", report)
         self.assertIn("model.hidden", report)

@@ -11,10 +11,9 @@ import harness
 
 UNAVAILABLE = 8
 
-# The relative rounding errors of the formats. The loss is a mean over many targets and every
-# number behind it is rounded a few times: the errors do not agree, so that the loss stays within
-# one such error of that in fp32. A gradient collects those of both passes, a few dozen, which add
-# up like random numbers.
+# The relative rounding errors of the formats. The loss is a mean over many targets, and every number in it is
+# rounded a few times independently, so it stays within one such error of that in fp32. A gradient collects
+# the errors of both passes, a few dozen, which add up like random numbers.
 ROUNDING = {"bf16": 2**-8, "fp16": 2**-11}
 ROUNDINGS_OF_A_GRADIENT = 16
 
@@ -31,8 +30,8 @@ class PrecisionTest(harness.RunTest):
             self.assertLessEqual(difference / numpy.abs(expected).max(), bound, name)
 
     def test_follows_fp32(self):
-        # GPT's functions are smooth. BERT has relu: where its input is rounded to the other side of
-        # zero, a whole gradient passes or not.
+        # GPT's functions are smooth. BERT's relu passes a whole gradient or none if its input is rounded
+        # across zero.
         gpt = "model.family=gpt"
         one = self.train(1, gpt)
         for precision, rounding in ROUNDING.items():

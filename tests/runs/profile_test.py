@@ -1,4 +1,4 @@
-"""hidup profile, and what train makes of it: predictions in the timing file."""
+"""hidup profile, and train's use of it: predictions in the timing file."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ATTRIBUTES = [f"predicted_{name}" for name in
 
 
 class ProfileTest(harness.RunTest):
-    measured = None  # the text of a profile of two ranks: one is enough for most tests
+    measured = None  # the text of a profile of two ranks, shared by most tests
 
     def setUp(self):
         super().setUp()
@@ -50,7 +50,7 @@ class ProfileTest(harness.RunTest):
             step, compute, comm, exposed, peak = (attributes[name] for name in ATTRIBUTES)
             start, length = file["program/predicted_start_s"][:], file["program/predicted_s"][:]
             stream = file["program/stream"].asstr()[:]
-            # The arena, and some bytes for the step's number.
+            # The peak is the arena and some bytes for the step's number.
             self.assertLessEqual(abs(peak / file["ranks/peak_bytes"][0] - 1), 0.03)
         self.assertTrue((start >= 0).all() and (length >= 0).all())
         self.assertLessEqual((start + length).max(), step)
@@ -59,7 +59,7 @@ class ProfileTest(harness.RunTest):
         self.assertGreater(compute, 0)
         self.assertGreater(comm, 0)
         self.assertTrue(0 <= exposed <= comm)
-        # Instructions of a stream follow each other.
+        # Instructions of a stream do not overlap.
         for name in ("compute", "comm"):
             ends = (start + length)[stream == name]
             self.assertTrue((start[stream == name][1:] >= ends[:-1] - 1e-9).all())
@@ -77,7 +77,7 @@ class ProfileTest(harness.RunTest):
         with h5py.File(self.folder / "run.h5") as file:
             floor, wall = file["strategy"].attrs["floor_s"], file["iterations/wall_s"][:].mean()
         self.assertAlmostEqual(float(found[1]) / (wall / floor), 1, delta=0.01 + 0.01 * floor / wall)
-        # One of an older version has no rates.
+        # A profile of an older version has no rates.
         self.profile.write_text(re.sub(r"\nrates: .*\n  products: .*\n  memory: .*\n", "\n", text))
         result = self.train_with(2, self.profile)
         self.assert_done(result)
@@ -126,7 +126,7 @@ class ProfileTest(harness.RunTest):
             result = harness.run(0, [*absorb, "--set", other, "--overwrite"])
             self.assert_one_error(result, code, f"{run}: {reason}")
 
-        # HDF5 follows wrong references to texts without looking.
+        # HDF5 follows wrong references to texts without a check.
         with h5py.File(run) as file:
             place = file["program/name"].id.get_chunk_info(0).byte_offset
         content = bytearray(run.read_bytes())
@@ -156,7 +156,7 @@ class ProfileTest(harness.RunTest):
         self.assertIn("profile: measured in", first.stderr)
         kept, = (cache / "hidup").iterdir()
         text = kept.read_text()
-        for _ in range(3):  # a busy machine may be another one every time
+        for _ in range(3):  # a busy machine may look different each time
             second = self.train_with(2, "auto", **environment)
             self.assert_done(second)
             if "measured in" not in second.stderr:
@@ -164,11 +164,11 @@ class ProfileTest(harness.RunTest):
             text = kept.read_text()
         self.assertRegex(second.stderr, f"profile: {kept}, looked at in [0-9.]+ m?s")
         self.assertEqual(kept.read_text(), text)
-        # Of another model: another one.
+        # Another model has another profile.
         self.write_deck(ffn=48)
         self.assert_done(self.train_with(2, "auto", **environment))
         self.assertEqual(len(list((cache / "hidup").iterdir())), 2)
-        # One that is broken is measured anew.
+        # A broken profile is measured anew.
         self.write_deck()
         kept.write_text(text[:200])
         third = self.train_with(2, "auto", **environment)

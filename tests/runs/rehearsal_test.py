@@ -1,4 +1,4 @@
-"""jobs/rehearse.sh: what of the real plan a rehearsal keeps, and when it says that it cannot."""
+"""jobs/rehearse.sh: the properties of the real plan that a rehearsal keeps, and its warnings."""
 
 import importlib.util
 import json
@@ -37,8 +37,8 @@ class RehearsalTest(harness.RunTest):
         return json.loads(done.stdout)
 
     def test_strategy_and_ratio_of_a_searched_plan_are_kept(self):
-        """By itself the search for the small model replicates everything on these ranks. Most of the
-        time is the search for the real model, twice."""
+        """Without the plan, the search for the small model replicates everything on these ranks. Most of the
+        time goes into the search for the real model, twice."""
         job = ("llama-7b.yaml", "a100-4x8.yaml")
         out, warnings = self.plan(*job, 8, "search")
         self.assertEqual(warnings, "")
@@ -66,7 +66,7 @@ class RehearsalTest(harness.RunTest):
     def test_what_cannot_be_kept_is_said(self):
         _, error = self.plan("llama-7b.yaml", "a100-4x8.yaml", 2, "dp", code=2)
         self.assertIn("2 rank(s) cannot keep a plan for node 4 x gpu 8", error)
-        # Ranks of the slow device wait for no link.
+        # Ranks of the slow device do not wait for a link.
         _, warnings = self.plan("gpt2-350m.yaml", "v100-1x8.yaml", 8, "fsdp",
                                 "cluster.devices=[{count: 4, flops: 8TFLOPS}, "
                                 "{count: 4, flops: 4TFLOPS}]")

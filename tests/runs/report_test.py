@@ -1,4 +1,4 @@
-"""What a run prints when it ends."""
+"""The output at the end of a run."""
 
 import json
 import re
@@ -14,7 +14,7 @@ import harness
 class ReportTest(harness.RunTest):
 
     def summary(self, ranks, *more):
-        """(what was printed, the mean time per step in the timing file in seconds)"""
+        """Returns (the output, the mean time per step in the timing file in seconds)."""
         out = self.folder / f"run{len(list(self.folder.iterdir()))}.h5"
         result = harness.run(ranks, self.train_args(out.name, *more))
         self.assert_done(result)
@@ -22,8 +22,8 @@ class ReportTest(harness.RunTest):
             return result.stdout, file["iterations/wall_s"][:].mean()
 
     def test_model_flops_utilization(self):
-        """By hand: 2 flops per weight of a product and token; the scores and their product with the
-        values, of (sequence + 1) / 2 keys per query; and twice as much backward."""
+        """The expected flops: 2 per weight of a product and token; scores and their product with the values,
+        of (sequence + 1) / 2 keys per query; and twice as many backward."""
         text, wall = self.summary(2, "model.vocab=300", "cluster.device.flops=2GFLOPS",
                                   "model.dropout=0")
         model, train = harness.MODEL, harness.TRAIN
@@ -43,8 +43,8 @@ class ReportTest(harness.RunTest):
         return result.stdout
 
     def test_the_overlap_ratio_is_one_number(self):
-        """As train prints it, in summary, in report, and by explain --measured; and again where the
-        file's times are others."""
+        """train, summary, report and explain --measured give the same ratio; and again after a change of the
+        file's times."""
         out = str(self.folder / "run.h5")
         result = harness.run(3, self.train_args("run.h5", "train.steps=6", "train.microbatches=2",
                                                 ["--strategy", "fsdp"], "cluster.profile=auto"))
@@ -68,7 +68,7 @@ class ReportTest(harness.RunTest):
         self.overlap_of(out)
 
     def overlap_of(self, path):
-        """The ratio, of which all programs that read timing files say the same."""
+        """Returns the ratio and checks that all programs that read timing files give the same."""
         run = json.loads(self.analysis("summary", "--json", path))["runs"][0]
         self.assertAlmostEqual(run["overlap"], 1 - run["exposed_comm_s"] / run["comm_s"])
         explained = harness.run(0, ["explain", "--measured", path, "--json"])

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds a preset with sanitizers, and runs under it the unit tests and a training run
-# on two ranks. Any report fails. Minutes, most for the build.
+# Builds a preset with sanitizers, and runs the unit tests and a training run on two ranks
+# under it. Any report fails. Takes minutes, mostly for the build.
 #
-#   sanitizer.sh asan|tsan          both
-#   sanitizer.sh asan|tsan build    one of them: ctest builds beside other tests
-#   sanitizer.sh asan|tsan run
+#   sanitizer.sh asan|tsan          does both
+#   sanitizer.sh asan|tsan build    builds only: ctest builds beside other tests
+#   sanitizer.sh asan|tsan run      runs only
 set -euo pipefail
 
 preset=$1
@@ -15,13 +15,13 @@ cd "$root"
 # shellcheck source-path=SCRIPTDIR source=../../jobs/environment.sh
 source jobs/environment.sh
 
-# Open MPI unloads its plugins when it ends. Leaks in them can be told from ours only while they
-# are loaded. Up to GCC 13 the leak check ends now and then in a segmentation fault, where dynamic
-# TLS looks like that of an old C library (github.com/Mudlet/Mudlet/issues/9809); ours is static.
+# Open MPI unloads its plugins at its end. Leaks in them can be told from ours only while they are loaded. Up
+# to GCC 13 the leak check sometimes ends in a segmentation fault, where dynamic TLS looks like that of an old
+# C library (github.com/Mudlet/Mudlet/issues/9809); ours is static.
 export ASAN_OPTIONS=verify_asan_link_order=0:intercept_tls_get_addr=0
 export LSAN_OPTIONS=suppressions=$root/tests/runs/asan.supp:print_suppressions=0
 export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
-# Open MPI synchronizes its threads with atomics of its own, which the sanitizer cannot see.
+# Open MPI synchronizes its threads with its own atomics, which the sanitizer cannot see.
 export TSAN_OPTIONS=ignore_noninstrumented_modules=1:second_deadlock_stack=1
 
 if [[ $part != run ]]; then
@@ -35,13 +35,13 @@ fi
 stay_loaded=$build/stay_loaded.so
 echo 'int dlclose(void* library) { return library == 0; }' | cc -shared -fPIC -x c -o "$stay_loaded" -
 
-# CTest takes at most 9 groups in the pattern of a preset. With more it complains and runs all tests.
+# CTest accepts at most 9 groups in the pattern of a preset. With more it complains and runs all tests.
 if complaint=$(ctest --preset "$preset" -N 2>&1 | grep RegularExpression); then
   echo "$complaint (CMakePresets.json, test preset $preset)" >&2
   exit 1
 fi
 LD_PRELOAD=$stay_loaded ctest --preset "$preset" --parallel 2
-# Measures a profile first. Few sequences: nothing is quick there.
+# The first run measures a profile. Sanitized code is slow, so there are few sequences.
 rm -rf "$build/cache"
 export XDG_CACHE_HOME=$build/cache
 for strategy in ep-deepspeed search; do

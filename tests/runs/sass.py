@@ -1,5 +1,5 @@
-"""The machine code of CUDA kernels, as NVIDIA's cuobjdump prints it: instructions, loops, and the usual
-way through a loop."""
+"""The machine code of CUDA kernels in cuobjdump's output: instructions, loops, and the usual path through a
+loop."""
 
 import re
 import shutil
@@ -20,12 +20,12 @@ class Instruction(typing.NamedTuple):
 
     @property
     def name(self):
-        """Without the modifiers."""
+        """The opcode without the modifiers."""
         return self.opcode.partition(".")[0]
 
     @property
     def bits(self):
-        """That a load or a store moves per lane."""
+        """The bits that a load or a store moves per lane."""
         return next((WIDTHS[part] for part in self.opcode.split(".") if part in WIDTHS), 32)
 
     @property
@@ -34,26 +34,26 @@ class Instruction(typing.NamedTuple):
 
     @property
     def target(self):
-        """Of a branch, an address; None where it is not one, or goes where a register says."""
+        """The address of a branch; None for other instructions and for branches by a register."""
         found = re.search(r"0x([0-9a-f]+)\s*$", self.operands) if self.name == "BRA" else None
         return int(found[1], 16) if found else None
 
     @property
     def goes_on(self):
-        """Whether the next instruction may follow."""
+        """True if the next instruction may follow."""
         if self.name == "BRA":
             return bool(self.predicate) or "P" in self.operands.partition("0x")[0]
         return bool(self.predicate) or self.name not in ("EXIT", "BRX", "RET")
 
 
 def loads(body):
-    """Whether from global memory."""
+    """Returns true if the body loads from global memory."""
     return any(one.name in ("LDG", "LDGSTS") for one in body)
 
 
 class Loop(typing.NamedTuple):
-    """What lies between a branch backwards and its target."""
-    body: list  # instructions, those of loops within it too
+    """The instructions between a backward branch and its target."""
+    body: list  # instructions, also of inner loops
 
     @property
     def loads(self):
@@ -64,7 +64,7 @@ class Loop(typing.NamedTuple):
                                       and other.body[-1].address <= self.body[-1].address)
 
     def usual(self):
-        """All of it where its usual way loads nothing."""
+        """Returns the usual path; the whole body where that path loads nothing."""
         way = usual_way(self.body)
         return way if loads(way) else self.body
 
@@ -79,14 +79,14 @@ class Code:
         self.has_wide = any(one.is_wide for one in self.instructions)
 
     def usual(self):
-        """Up to the end that comes after the last access of 16 bytes."""
+        """Returns the usual path up to the first end after the last access of 16 bytes."""
         last = max(i for i, one in enumerate(self.instructions) if one.is_wide)
         end = next(i for i, one in enumerate(self.instructions)
                    if i > last and one.name == "EXIT" and not one.predicate)
         return usual_way(self.instructions[:end + 1])
 
     def _find_loops(self):
-        """By address."""
+        """Returns the loops by address."""
         ends = {}
         for instruction in self.instructions:
             target = instruction.target
@@ -97,9 +97,9 @@ class Code:
 
 
 def usual_way(body):
-    """The instructions of the shortest way through that passes all accesses of 16 bytes to global
-    memory and all products of tensor cores: masks, other alignments and the like are beside it. Loops
-    within are passed once."""
+    """Returns the instructions of the shortest path that has all accesses of 16 bytes to global memory and
+    all products of tensor cores. It leaves out masks, other alignments and the like, and passes inner loops
+    once."""
     blocks = _blocks(body)
     wanted = [i for i, block in enumerate(blocks)
               if any(one.is_wide or one.name in TENSOR for one in block)]
@@ -111,7 +111,7 @@ def usual_way(body):
 
 
 def _blocks(body):
-    """Cuts a body where something branches or is branched to."""
+    """Cuts a body before every target and after every branch."""
     starts = {body[0].address}
     for instruction, after in zip(body, body[1:]):
         if instruction.target is not None or not instruction.goes_on:
@@ -125,8 +125,8 @@ def _blocks(body):
 
 
 def _shortest(blocks, first, last):
-    """The blocks after `first` up to `last`, by the fewest instructions, only forwards; none where no
-    way leads there."""
+    """Returns the blocks after `first` up to `last` on the forward path with the fewest instructions; none
+    without a path."""
     at = {block[0].address: i for i, block in enumerate(blocks)}
     least = {first: (0, [])}
     for i in range(first, last):
@@ -142,13 +142,13 @@ def _shortest(blocks, first, last):
 
 
 def disassembler():
-    """None where there is none. It starts nvdisasm, which must be in PATH, too."""
+    """Returns the disassembler's path, or None. It starts nvdisasm, which must be in PATH, too."""
     path = shutil.which("cuobjdump")
     return path if path and shutil.which("nvdisasm") else None
 
 
 def parse(text, threads):
-    """{mangled name: Code} of what cuobjdump -sass prints. threads: {mangled name: of a block}."""
+    """Returns {mangled name: Code} from cuobjdump -sass. threads: {mangled name: of a block}."""
     found = {}
     instructions = None
     for line in text.splitlines():
@@ -161,7 +161,7 @@ def parse(text, threads):
 
 
 def parse_threads(text):
-    """{mangled name: threads of a block, at most} of what cuobjdump -elf prints."""
+    """Returns {mangled name: threads of a block, at most} from the output of cuobjdump -elf."""
     found = {}
     name = None
     lines = iter(text.splitlines())
@@ -176,7 +176,7 @@ def parse_threads(text):
 
 
 def read(file):
-    """{mangled name: Code} of the kernels in an object file or a program."""
+    """Returns {mangled name: Code} of the kernels in an object file or a program."""
     def printed(option):
         return subprocess.run([disassembler(), option, str(file)], check=True, capture_output=True,
                               text=True).stdout

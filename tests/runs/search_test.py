@@ -1,4 +1,4 @@
-"""Strategies that are searched for: without ranks, explained, and trained with."""
+"""Searched strategies: without ranks, explained, and in training."""
 
 import json
 import re
@@ -58,7 +58,7 @@ class WithoutRanks(SearchTest):
         self.assertGreater(slow["predicted_compute_s"], 1.5 * fast["predicted_compute_s"])
 
     def test_work_that_ranks_repeat_is_told(self):
-        """In a line by search, explain and train; ranks that would do, in JSON."""
+        """search, explain and train print a line about it; the JSON has the ranks that suffice."""
         link = "cluster.mesh=[{{name: ranks, size: auto, bandwidth: {}, latency: 1us}}]".format
         fast, slow = ["--set", link("100GB/s")], ["--set", link("0.01MB/s")]
         line = (r"the 2 ranks along ranks repeat each other's work \((\d+) of \1 operations, 100 % of the "
@@ -132,7 +132,7 @@ class WithoutRanks(SearchTest):
         self.assert_one_error(self.command("search", "--level", "faster"), USAGE, "--level")
 
     def test_numbers_of_the_command_line(self):
-        """They are looked at before any file."""
+        """Numbers of the command line are checked before any file."""
         search = ["search", "none", "--cluster", "none"]
         generate = ["generate", "none", "--resume", "none", "--prompt", "a"]
         for command, option, texts in (
@@ -244,7 +244,7 @@ class Explained(SearchTest):
         self.assertIn("search", self.json("explain", "--ranks", 2)["candidates"])
 
     def test_what_if(self):
-        """A search of the changed cluster finds the same, or less than the strategy of now would gain."""
+        """A search of the changed cluster finds the same step, or less than today's strategy would gain."""
         hints = self.folder / "hints.yaml"
         hints.write_text("operations:\n  - {op: '*.ffn.up', rule: [column]}\n")
         mesh = "cluster.mesh=[{{name: ranks, size: auto, bandwidth: {}, latency: 20us}}]".format
@@ -287,7 +287,7 @@ class Trained(SearchTest):
         self.assertIn("\nstages:\n  - embedding\n", text)
         predicted = re.search(r"\npredicted: {iteration_s: ([0-9.e-]+),", text)
         self.assertAlmostEqual(float(predicted[1]) / attributes["predicted_iteration_s"], 1, 4)
-        # The same again from its own text.
+        # The strategy's own text gives the same strategy.
         (self.folder / "again.yaml").write_text(text)
         again = self.train(2, ["--strategy", self.folder / "again.yaml"])
         with h5py.File(again.path) as file:
@@ -308,7 +308,7 @@ class Trained(SearchTest):
         self.assert_one_error(harness.run(2, args), USAGE, "--strategy search", "cluster.profile")
 
     def test_far_beyond_the_memory(self):
-        """With a measured profile, with rates, and without times at all."""
+        """The error is the same with a measured profile, with rates, and without any times."""
         batch = "train.batch=1000000000"
         slow = [*RATES, "--set", "cluster.device.flops=1MFLOPS"]
         for more in ("cluster.profile=auto",), (slow,), ():

@@ -1,4 +1,4 @@
-"""What tests of jobs share that are submitted to the single-node Slurm of jobs/testbed."""
+"""Shared by tests that submit jobs to the single-node Slurm of jobs/testbed."""
 
 import os
 import pathlib
@@ -7,11 +7,11 @@ import harness
 from testbed import script, skip_without
 
 STATE = pathlib.Path("/run/hidup-slurm")
-JOB = 60  # seconds: a job of the small deck is done, Slurm's waiting included
+JOB = 60  # seconds: enough for a job of the small deck, with Slurm's waiting
 
 
 def daemons():
-    """{name: process id} of the daemons, and what tells their process namespace from others."""
+    """Returns {name: process id} of the daemons, and the identity of their process namespace."""
     (first,) = harness.children(int((STATE / "pid").read_text()))
     pids = {pathlib.Path(f"/proc/{pid}/comm").read_text().strip(): pid
             for pid in harness.children(first)}
@@ -32,12 +32,12 @@ class SlurmTest(harness.RunTest):
         super().setUp()
         self.addCleanup(script, "slurm-down.sh")
         self.script("slurm-up.sh")
-        # Where the job starts there is a build, as in the root of the repository.
+        # The job's folder has a build, like the root of the repository.
         (self.folder / "build").mkdir()
         (self.folder / "build" / "hidup").symlink_to(harness.BINARY)
         self.environment = {k: v for k, v in os.environ.items()
                             if not k.startswith(harness.LAUNCHER_MARKS)}
-        # As somebody on a cluster, who does not source jobs/environment.sh; but as root.
+        # The environment is a cluster user's, without jobs/environment.sh, but of root.
         self.environment.update(SLURM_CONF=str(STATE / "slurm.conf"), OMPI_ALLOW_RUN_AS_ROOT="1",
                                 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
 

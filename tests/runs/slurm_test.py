@@ -1,4 +1,4 @@
-"""jobs/train.sbatch, really submitted: to the single-node Slurm of jobs/testbed."""
+"""jobs/train.sbatch, submitted to the single-node Slurm of jobs/testbed."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ import hidup_timings  # noqa: E402
 class TrainingJobs(SlurmTest):
 
     def sbatch(self, *args, launcher):
-        """The timing file of a job that is submitted, or with --wait done."""
+        """Submits a job and returns its timing file; with --wait after the job's end."""
         result = subprocess.run(
             ["sbatch", "--parsable", *args[:-1], harness.SOURCE / "jobs" / "train.sbatch",
              "model.yaml", "cluster.yaml", "--strategy", "dp", "--set", args[-1]],
@@ -48,15 +48,15 @@ class TrainingJobs(SlurmTest):
         self.assert_nothing_left(before)
 
     def test_a_job_that_fails(self):
-        """The job script passes the exit code on."""
+        """The job script returns hidup's exit code."""
         for launcher in ("srun", "mpirun"):
             with self.subTest(launcher=launcher):
                 with self.assertRaisesRegex(AssertionError, "model.hidden"):
                     self.sbatch("--wait", "model.hidden=-1", launcher=launcher)
 
     def test_wall_time_in_mid_run(self):
-        """The job goes back to the queue and goes on; nothing of the loss curve shows it. Slurm's
-        signal comes up to 30 s before the 20 s that are left."""
+        """The job returns to the queue and resumes without a trace in the loss curve. Slurm's signal comes up
+        to 30 s before the 20 s that are left."""
         jobs = {launcher: self.sbatch("--time=1", "--signal=B:USR1@20", "train.steps=1000000",
                                       launcher=launcher) for launcher in ("srun", "mpirun")}
         for first in jobs.values():
@@ -99,7 +99,7 @@ class TrainingJobs(SlurmTest):
         self.assertIn("up already", refused.stderr)
         self.script("slurm-down.sh")
         self.assert_nothing_left(before)
-        self.script("slurm-down.sh")  # nothing there: fine
+        self.script("slurm-down.sh")  # a second time does no harm
 
     def test_leftovers_of_a_crash(self):
         pids, namespace = daemons()
@@ -110,7 +110,7 @@ class TrainingJobs(SlurmTest):
         self.assert_ended(first)
         _, namespace = daemons()
         second = processes_in("pid", {namespace})
-        (STATE / "ready").unlink()  # as if slurm-up.sh had been killed while it waited
+        (STATE / "ready").unlink()  # as after a kill of slurm-up.sh
         self.script("slurm-up.sh")
         self.assert_ended(second)
 

@@ -1,4 +1,4 @@
-"""Strategies as files: written, edited, trained with, refused; and what the timing file says."""
+"""Strategies as files: written, edited, trained with, refused; and their record in the timing file."""
 
 import re
 import unittest
@@ -31,7 +31,7 @@ class StrategyTest(harness.RunTest):
         return self.file.read_text()
 
     def edit(self, text, *edits):
-        """The text with every pattern, which must be there once, replaced."""
+        """Replaces every pattern, each of which the text must have once."""
         for pattern, replacement in edits:
             text, count = re.subn(pattern, replacement, text)
             self.assertEqual(count, 1, pattern)
@@ -39,7 +39,7 @@ class StrategyTest(harness.RunTest):
 
 
 def rule(operation, name, rest=", .*"):
-    """An edit: another rule for an operation; inputs and outputs are left out."""
+    """Returns an edit: another rule for an operation, without inputs and outputs."""
     return rf"{{op: {operation}, rule: \[.*?\]{rest}}}", f"{{op: {operation}, rule: [{name}]}}"
 
 
@@ -68,14 +68,14 @@ class EditedStrategyTest(StrategyTest):
         with h5py.File(other.path) as file:
             self.assertEqual(file["strategy"].attrs["name"], "mine")
             recorded = file["strategy/text"].asstr()[()]
-        # It lists what the rules imply, and keeps every choice.
+        # The text lists the consequences of the rules, and keeps every choice.
         self.assertIn("{op: layers.0.ffn.relu, rule: [batch], inputs: [[S(0)]], "
                       "outputs: [[S(0)]]}", recorded)
         self.assertIn("{name: layers.1.moe.router.weight, storage: [R], "
                       "optimizer_state: [S(1)]}", recorded)
 
     def test_algorithms(self):
-        """Collectives are done as the file says, which changes no loss."""
+        """Collectives use the file's algorithms, which change no loss."""
         choices = {"all_reduce": "windows", "all_gather": "halving", "reduce_scatter": "ring",
                    "all_to_all": "bruck"}
         lines = [f"  - {{collective: {name}, axis: ranks, bytes: 0, algorithm: {algorithm}}}\n"
@@ -94,7 +94,7 @@ class EditedStrategyTest(StrategyTest):
             self.assertEqual(algorithm, choices.get(collective, collective and "automatic"))
 
     def test_wrong_edits(self):
-        """Each is refused at its place: that of the mark ^."""
+        """Each edit is refused at the mark ^."""
         text = self.write_strategy("megatron")
         relu = "layers.0.ffn.relu"
         for pattern, replacement, words in (
@@ -179,7 +179,7 @@ class TimingFileTest(StrategyTest):
                        for name in ("name", "kind", "stream", "collective")}
         self.assertEqual(attributes["name"], "megatron-sp")
         self.assertRegex(attributes["hash"], "^[0-9a-f]{16}$")
-        # Whoever asks for the file gets the same text.
+        # --strategy-out gives the same text.
         written = self.file.read_text()
         self.file.unlink()
         self.assertEqual(self.write_strategy("megatron-sp"), written)
@@ -191,7 +191,7 @@ class TimingFileTest(StrategyTest):
             self.assertEqual(dict(file["strategy"].attrs), attributes)
             numpy.testing.assert_array_equal(file["program/name"].asstr()[:], program["name"])
 
-        # Slices are copies within the rank: no collective, no communication stream.
+        # Slices are copies within the rank: they have no collective and no communication stream.
         kinds = set(program["kind"])
         self.assertEqual(kinds, {"compute", "collective", "local"})
         local = program["kind"] == "local"

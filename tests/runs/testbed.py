@@ -1,4 +1,4 @@
-"""What tests of the test bed of several hosts (jobs/testbed) share."""
+"""Shared by tests of the test bed of several hosts (jobs/testbed)."""
 
 import os
 import pathlib
@@ -24,7 +24,7 @@ def script(name, *args, timeout=60, folder=TESTBED, prefix=()):
 
 
 def skip_without(what, tools, namespaces):
-    """Unless `what` can be here: root, the tools, and namespaces (options of unshare)."""
+    """Skips the test unless `what` has root, the tools, and namespaces (options of unshare)."""
     if os.geteuid() != 0:
         raise unittest.SkipTest(f"{what} needs root")
     missing = [tool for tool in tools if shutil.which(tool) is None]
@@ -36,7 +36,7 @@ def skip_without(what, tools, namespaces):
 
 
 def names():
-    """The namespaces of a test bed."""
+    """Returns the namespaces of a test bed."""
     if not NAMESPACES.exists():
         return []
     return sorted(path.name for path in NAMESPACES.iterdir()
@@ -48,12 +48,12 @@ def links():
 
 
 def networks():
-    """What tells the test bed's networks from others, also once they have no name any more."""
+    """Returns the identities of the test bed's networks, which outlive their names."""
     return {os.stat(NAMESPACES / name).st_ino for name in names()}
 
 
 def processes_in(kind, numbers):
-    """{process id: command line} of what lives in one of these namespaces; kind: net, pid."""
+    """Returns {process id: command line} of processes in these namespaces; kind: net, pid."""
     found = {}
     for path in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -79,13 +79,13 @@ class TestbedTest(harness.RunTest):
         self.addCleanup(script, "down.sh")
 
     def script(self, name, *args, **options):
-        """A script that must succeed; its output."""
+        """Runs a script that must succeed; returns its output."""
         result = script(name, *args, **options)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         return result.stdout
 
     def assert_refused(self, result, code, *texts):
-        """That exit code, and one line that holds all the texts."""
+        """Checks for that exit code and one line with all the texts."""
         self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         lines = [line for line in result.stderr.splitlines() if line.startswith("testbed: ")]
         self.assertEqual(len(lines), 1, result.stderr)
@@ -93,7 +93,7 @@ class TestbedTest(harness.RunTest):
             self.assertIn(text, lines[0])
 
     def down(self):
-        """Takes the test bed down, and looks whether anything is left."""
+        """Takes the test bed down, and checks that nothing is left."""
         numbers = networks()
         self.script("down.sh")
         self.assert_nothing_left(numbers)
@@ -105,7 +105,7 @@ class TestbedTest(harness.RunTest):
         self.assertEqual(processes_in("net", numbers), {})
 
     def start_in(self, namespace):
-        """A process in that namespace that ends by SIGKILL only."""
+        """Starts a process in that namespace that only SIGKILL ends."""
         process = subprocess.Popen(
             ["ip", "netns", "exec", namespace, "bash", "-c", "trap '' TERM; while :; do sleep 1; done"],
             preexec_fn=harness.end_with_parent)

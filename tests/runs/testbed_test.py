@@ -1,4 +1,4 @@
-"""The test bed of several hosts (jobs/testbed): what runs on it, its limits, and what it leaves."""
+"""The test bed of several hosts (jobs/testbed): runs on it, its limits, and its removal."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ from testbed import (BURST, REFUSED, STATE, TESTBED, USAGE, TestbedTest, names, 
 
 SCRIPTS = ("up.sh", "down.sh", "rate.sh", "host.sh", "run.sh")
 
-# host.sh HOST python3 -c SERVER | CLIENT HOST BYTES. The client prints the seconds for a connection
+# Usage: host.sh HOST python3 -c SERVER | CLIENT HOST BYTES. The client prints the seconds for a connection
 # and those until the server has all the bytes.
 SERVER = """
 import socket
@@ -86,11 +86,11 @@ class TrainingOnHosts(TestbedTest):
         deck.write_text(deck.read_text().replace(", threads: 1", ""))
 
     def sent(self):
-        """Bytes that hidup1 sent so far."""
+        """Returns the bytes that hidup1 has sent so far."""
         return int(self.script("host.sh", "hidup1", "cat", "/sys/class/net/eth0/statistics/tx_bytes"))
 
     def test_hosts(self):
-        """Names, cores and files of a host are its own; exit codes come through."""
+        """A host has its own name, cores and files; exit codes are passed on."""
         self.script("up.sh", "--hosts", 2)
         asked = "import os, socket; print(socket.gethostname(), *sorted(os.sched_getaffinity(0)))"
         cores = []
@@ -120,7 +120,7 @@ class TrainingOnHosts(TestbedTest):
 class Limits(TestbedTest):
 
     def send(self, sender, receiver, size):
-        """(seconds to connect, seconds for size bytes) from host to host."""
+        """Returns (seconds to connect, seconds for size bytes) from host to host."""
         with subprocess.Popen([TESTBED / "host.sh", receiver, sys.executable, "-c", SERVER],
                               stdout=subprocess.PIPE, text=True,
                               preexec_fn=harness.end_with_parent) as server:
@@ -140,7 +140,7 @@ class Limits(TestbedTest):
                     self.report(f"{rate / 1e6:.0f}mbit", size, seconds)
                     self.assertGreater(seconds, 0.98 * shortest)
         self.assertIn("rate none", self.script("rate.sh", "none"))
-        # The best of some: other work on the machine must not look like a limit.
+        # The best of several counts, because other work on the machine must not look like a limit.
         seconds = min(self.send("hidup0", "hidup1", size)[1] for _ in range(5))
         self.report("none", size, seconds)
         self.assertLess(seconds, 0.5, "half of what 100mbit takes")
@@ -186,7 +186,7 @@ class UpAndDown(TestbedTest):
         self.assert_refused(script("up.sh"), REFUSED, "up already", "down.sh")
         self.assertEqual(networks(), numbers)
         self.down()
-        self.down()  # nothing there: fine
+        self.down()  # a second time does no harm
         for name in ("run.sh", "host.sh", "rate.sh"):
             self.assert_refused(script(name, "hidup0", "true"), REFUSED, "up.sh")
 
@@ -226,7 +226,7 @@ class UpAndDown(TestbedTest):
         self.assert_nothing_left(set())
 
     def test_needs_root(self):
-        # A copy: nobody else may be able to read this checkout.
+        # A copy is used, because other users may not be able to read this checkout.
         jobs = self.folder / "jobs"
         shutil.copytree(harness.SOURCE / "jobs", jobs)
         self.folder.chmod(0o755)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Sources together as few files, for a checker that spends its time on headers.
+"""Combines sources in few files, for a checker that spends its time on headers.
 
     unify.py BUILD OUT <SOURCES    (NUL between the names)
 
-Sources of one folder that the build BUILD compiles alike, their macros included, become one file of
+Sources of one folder that the build BUILD compiles alike, with the same macros, become one file of
 OUT that includes them, with a compile_commands.json beside it. Prints the files' names, the longest
 first, NUL after each.
 """
@@ -14,13 +14,13 @@ import pathlib
 import re
 import sys
 
-FILES = 24  # at most in one: memory
-# Whether such a name is used shows only where its file is alone.
+FILES = 24  # limited by memory
+# Unused names of this kind are found only in a separate file.
 ALIAS = re.compile(r"^(using [\w:]+::\w+;|namespace \w+ =)", re.MULTILINE)
 
 
 def commands(build):
-    """The compile command of each source without its names; of those that compile as one, too."""
+    """Returns each source's compile command without its names; equal ones can be combined."""
     result = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         bare = re.sub(r" -o \S+ -c \S+$", "", entry["command"])
@@ -52,7 +52,7 @@ def main():
         parts = -(-len(members) // FILES)
         for part in range(parts):
             chosen = members[part::parts]
-            # clang's analyzer looks into included sources where the name has this word only.
+            # clang's analyzer enters included sources only if the name has this word.
             path = out / f"UnifiedSource_{folder}_{len(entries)}.cpp"
             path.write_text("".join(f'#include "{name}"  // NOLINT(bugprone-suspicious-include)\n'
                                     for name in chosen))

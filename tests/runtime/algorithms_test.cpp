@@ -1,4 +1,4 @@
-// Collectives are done by the algorithms of their instructions.
+// Collectives use the algorithms of their instructions.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace {
 
 using Calls = std::vector<std::string>;
 
-// Notes by which algorithms the collectives of a rank and of its groups are asked for.
+// Records the algorithms that a rank and its groups are asked for.
 class NotingRank final : public ForwardingRank {
  public:
   NotingRank(std::unique_ptr<Communicator> own, Calls& calls)
@@ -50,7 +50,7 @@ class NotingRank final : public ForwardingRank {
   Calls& calls_;
 };
 
-// What the first of 2 x 2 ranks asks for.
+// Returns the calls of the first of 2 x 2 ranks.
 Calls calls_of(Opcode opcode, const Layout& from, const Layout& to,
                const std::vector<int>& inner_axes,
                const std::vector<CollectiveAlgorithm>& algorithms) {

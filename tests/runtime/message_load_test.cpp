@@ -1,4 +1,4 @@
-// What computes while messages are timed.
+// The computation that runs while messages are timed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace hidup {
 namespace {
 
-// A device that remembers the sizes of what was allocated.
+// A device that records the sizes of its allocations.
 class WatchedDevice final : public Device {
  public:
   std::string name() const override { return device_->name(); }

@@ -1,4 +1,4 @@
-// What a profile takes of the times that all ranks measured.
+// A profile's times from those that all ranks measured.
 #include "runtime/profiler.h"
 
 #include <fmt/core.h>
@@ -37,8 +37,8 @@ TEST(Profiler, ASlowRankCountsOnRankZero) {
   });
 }
 
-// The first product is done by all ranks, the others by some. An algorithm that is a little faster
-// than the first is not taken.
+// All ranks compute the first product, some ranks the others. An algorithm that is only a little
+// faster than the first is not chosen.
 TEST(Profiler, AllRanksTakeTheAlgorithmThatIsFastestOnTheSlowest) {
   const std::vector<std::vector<kernels::AlgorithmTimes>> measured = {
       {{{1, 2}, {5.0, 1.0, 3.0}}, {{3}, {1.0, 2.0}}},

@@ -1,4 +1,4 @@
-// What is measured of a device's speed; how fast it is does not matter.
+// Measurements of a device's rates, whatever these are.
 #include "runtime/rates.h"
 
 #include <gtest/gtest.h>

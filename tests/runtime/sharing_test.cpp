@@ -1,4 +1,4 @@
-// Which axes of a mesh share a link, as a profile measures it.
+// Axes of a mesh that share a link, as a profile measures them.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -16,7 +16,7 @@
 namespace hidup {
 namespace {
 
-// What several groups send over at once, each at its part of the pace.
+// A link for messages of several groups at once, each with its share of the rate.
 class Link {
  public:
   void send() {
@@ -34,7 +34,7 @@ class Link {
   std::atomic<int> messages_ = 0;
 };
 
-// A group whose all_reduce takes as long as its link does; the rest is not asked for.
+// A group whose all_reduce takes as long as its link needs; it offers no other operation.
 class GroupWithLink final : public ForwardingRank {
  public:
   GroupWithLink(std::unique_ptr<Communicator> own, Link& link)
@@ -52,7 +52,7 @@ class GroupWithLink final : public ForwardingRank {
   Link& link_;
 };
 
-// Times of an all_reduce along every axis.
+// Returns times of an all_reduce along every axis.
 std::vector<CollectiveTimes> timed(size_t axes) {
   std::vector<CollectiveTimes> times;
   for (size_t axis = 0; axis < axes; ++axis) {
@@ -63,7 +63,7 @@ std::vector<CollectiveTimes> timed(size_t axes) {
   return times;
 }
 
-// Two hosts of two ranks: the ranks of a host share its link to the other host, and nothing else.
+// Two hosts have two ranks each: a host's ranks share its link to the other host, and nothing else.
 TEST(Sharing, IsOfTheAxisWhoseGroupsTakeLongerAtOnce) {
   const Mesh mesh = {{"node", 2}, {"gpu", 2}};
   Link between_hosts;

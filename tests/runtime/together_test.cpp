@@ -1,4 +1,4 @@
-// How ranks begin the messages that a profile times alone.
+// The start of the messages that a profile times alone.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -15,7 +15,7 @@
 namespace hidup {
 namespace {
 
-// A group that notes its messages and barriers in the order in which the stream comes to them.
+// A group that records its messages and barriers in the stream's order.
 class NotingGroup final : public ForwardingRank {
  public:
   struct Messages {
@@ -46,7 +46,7 @@ class NotingGroup final : public ForwardingRank {
 
 using Messages = NotingGroup::Messages;
 
-// Of one rank, while two time three messages behind one that warms up.
+// Returns one rank's record, while two ranks time three messages after one that warms up.
 std::string notes_of(const Messages& messages) {
   const Mesh mesh = {{"ranks", 2}};
   std::vector<std::string> notes(2);
@@ -69,7 +69,7 @@ TEST(LoneMessages, LongOnesBeginTogetherOnAllRanks) {
   EXPECT_EQ(notes_of({.length = std::chrono::milliseconds(5), .through_host = true}), "mbmbmbm");
 }
 
-// The host has no part in them.
+// Device messages follow each other without a barrier of the host.
 TEST(LoneMessages, OfTheDevicesFollowEachOther) {
   EXPECT_EQ(notes_of({.length = std::chrono::milliseconds(5), .through_host = false}), "mmmm");
 }

@@ -8,8 +8,8 @@
 
 namespace hidup {
 
-// Of the kind that CPUs have: it drops what it is given, and sees whether that is told that it runs
-// beside messages.
+// A stream like a CPU's that drops its work and records whether the work is said to run beside
+// messages.
 class WatchingStream final : public Stream {
  public:
   void enqueue(std::function<void()>) override { beside = kernels::BesideMessages::now(); }

@@ -10,7 +10,7 @@ void for_all_plans(const Problem& problem, const std::function<void(const Plan&)
   while (true) {
     plan.starts = needed_starts(problem, plan.choices);
     use(plan);
-    size_t op = 0;  // count: the choices are digits
+    size_t op = 0;  // counts up; the choices are digits
     while (op < plan.choices.size() &&
            static_cast<size_t>(++plan.choices[op]) == problem.choices_of(op).choices.size()) {
       plan.choices[op++] = 0;

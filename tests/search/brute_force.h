@@ -1,4 +1,4 @@
-// The best plan by trying all.
+// The best plan, by trying all plans.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@ namespace hidup {
 
 void for_all_plans(const Problem& problem, const std::function<void(const Plan&)>& use);
 
-// The least seconds of a plan that fits in the memory; none if none fits.
+// Returns the seconds of the fastest plan that fits in the memory; nothing if none fits.
 std::optional<double> least_seconds(const Problem& problem);
 
-// A limit of memory that some plans keep and others do not, mostly.
+// Returns a limit of memory that usually some plans keep and others exceed.
 double some_limit(const Problem& problem);
 
 }  // namespace hidup

@@ -19,7 +19,7 @@
 namespace hidup {
 namespace {
 
-// Two machines, with fast links inside.
+// Returns two machines with fast links inside.
 Setting two_machines(int64_t ranks_of_each, int64_t experts) {
   Setting setting = small_setting(experts);
   setting.mesh = {{"node", 2}, {"core", ranks_of_each}};
@@ -56,8 +56,8 @@ TEST_P(TwoMachines, WhatIsFoundIsRightAndNoWorseThanNamedStrategies) {
 
 INSTANTIATE_TEST_SUITE_P(Experts, TwoMachines, testing::Values(0, 4));
 
-// The proof of experts on two axes takes six times as long as the rest, and leaves time for the
-// others: as much as they take without it, and more.
+// The proof of experts on two axes takes six times as long as the rest, and leaves the others more
+// time than they take without it.
 TEST(ByAxes, TheProofLeavesTimeForNamedStrategies) {
   Setting setting = two_machines(4, 4);
   setting.deck.model->layers = 6;
@@ -74,7 +74,7 @@ TEST(ByAxes, TheProofLeavesTimeForNamedStrategies) {
   EXPECT_TRUE(all_are_there() || all_are_there() || all_are_there());  // others may take its time
 }
 
-// Of a few operations all combinations can be searched at once.
+// With few operations one search can cover all combinations.
 TEST(ByAxes, FindsNearlyWhatAllCombinationsHave) {
   const Graph graph = two_products(16, 100);
   for (const double bandwidth : {1e8, 1e9, 1e10}) {
@@ -94,7 +94,7 @@ TEST(ByAxes, FindsNearlyWhatAllCombinationsHave) {
   }
 }
 
-// Slow links between the machines: they exchange less than the ranks of a machine do.
+// Slow links between the machines: they exchange less than the ranks of a machine.
 TEST(ByAxes, TheAxesAreNotAlike) {
   Setting setting = two_machines(4, 0);
   setting.machine.links[0].bandwidth = 1e8;
@@ -116,7 +116,7 @@ TEST(ByAxes, AnAxisOfOneRankIsNoneInUse) {
   EXPECT_NEAR(setting.search().step.seconds(), seconds, 1e-6 * seconds);
 }
 
-// Ranks along so many axes of two, and links that are faster the further inside they are.
+// Returns ranks along several axes of two, with links that are faster further inside.
 Setting axes_of_two(size_t axes, int64_t layers) {
   Setting setting = small_setting(4);
   setting.deck.model->layers = layers;
@@ -130,13 +130,13 @@ Setting axes_of_two(size_t axes, int64_t layers) {
   return setting;
 }
 
-// Of many operations, with rules of their own on every axis: tensors have hundreds of layouts.
+// Many operations have rules of their own on every axis, so tensors have hundreds of layouts.
 TEST(ByAxes, ManyAxes) {
   for (const auto& [axes, layers] : {std::pair<size_t, int64_t>{3, 6}, {8, 1}}) {
     Setting setting = axes_of_two(axes, layers);
     setting.options.microbatches = {2};
     setting.options.baselines = false;
-    setting.options.hints.defer_gradients = false;  // there is no bound of what sends them at once
+    setting.options.hints.defer_gradients = false;  // they would leave no lower bound
     const Graph graph = setting.graph();
     const SearchOutcome outcome = setting.search();
     EXPECT_EQ(outcome.step.strategy.mesh.size(), axes);
@@ -151,7 +151,7 @@ TEST(ByAxes, ManyAxes) {
   }
 }
 
-// Hints that decide all rules of many operations, and no two alike.
+// The hints decide all rules of many operations, which all differ.
 TEST(ByAxes, HintsMayHaveTooManyLayouts) {
   Setting setting = axes_of_two(8, 12);
   const Graph graph = setting.graph();
@@ -175,7 +175,7 @@ TEST(ByAxes, HintsMayHaveTooManyLayouts) {
   }
 }
 
-// The least computation of all ways is that of the ways that divide an operation differently.
+// Rule combinations that divide an operation differently include the one of least computation.
 TEST(ByAxes, DivisionsStandForAllWays) {
   const Setting setting = [] {
     Setting three = axes_of_two(3, 2);

@@ -56,13 +56,13 @@ TEST_P(Bounds, AreRaisedUpToTheOptimum) {
     ASSERT_GE(found.plans[0].cost.seconds, least - rounding_of(least)) << "seed " << seed;
     near += found.lower_bound >= least - rounding_of(least) ? 1 : 0;
   }
-  EXPECT_EQ(near, 200);  // with 60 plans a state the sweep of so small a problem is exact
+  EXPECT_EQ(near, 200);  // 60 plans a state make the sweep exact
 }
 
 INSTANTIATE_TEST_SUITE_P(Microbatches, Bounds, testing::Values(1, 2, 3, 4));
 
-// A chain with residuals, in which a tensor of small reshards and the residuals are all that has
-// several layouts: the coarser problem has one state.
+// In a chain with residuals, only the residuals and a tensor with small reshards have several
+// layouts: the coarser problem has one state.
 TEST(Coarsening, LeavesFewerStates) {
   const Reshards small{.all = {{}, {.comm_s = 0.1}, {.comm_s = 0.1}, {}}, .read = 2};
   const Choice first{.output = 0};

@@ -37,7 +37,7 @@ Graph small_model(int64_t experts = 0) {
   return build_model(deck, 31);
 }
 
-// `late_s`: how much longer every reduce-scatter takes. `latency_s`: of a message across.
+// `late_s`: additional time of every reduce-scatter. `latency_s`: of a message across nodes.
 CostModel costs_with(double node, double late_s = 0.0, double latency_s = 0.0) {
   Profile profile = roofline_profile(
       kTwoByThree, {.flops = 1e12,
@@ -55,7 +55,7 @@ Strategy with_ways_of(const Graph& graph, std::string_view name, const CostModel
   return with_ways(graph, named_strategy(name, graph, kTwoByThree), {}, costs);
 }
 
-// The steps of the largest values that go from sums on both axes.
+// Returns the route of the largest values that start as sums on both axes.
 std::string route_of_sums(const Strategy& strategy) {
   const Layout from = {Placement::partial(), Placement::partial()};
   const auto found = std::ranges::find_if(strategy.routes.rbegin(), strategy.routes.rend(),
@@ -107,8 +107,8 @@ TEST(WithWays, AreObeyedAndVerified) {
   }
 }
 
-// Of a bucket, one message on each axis: parts that were scattered inside are summed across
-// together.
+// A bucket has one message per axis: parts that were scattered inside are summed across in one
+// message.
 TEST(WithWays, ScatteredPartsOfABucketAreSummedTogether) {
   const Graph graph = small_model();
   const LoweringOptions options{.bucket_bytes = 1 << 11};
@@ -137,7 +137,7 @@ TEST(WithWays, ScatteredPartsOfABucketAreSummedTogether) {
   EXPECT_GT(most, 2U);
 }
 
-// The sums over classes are cut equally among some ranks, by shares that the program's mesh has.
+// Some ranks divide the sums over classes equally, by shares that the program's mesh has.
 TEST(WithWays, OfClassesOnSomeRanks) {
   const Graph graph = small_model();
   Strategy strategy = named_strategy("dp", graph, kTwoByThree);
@@ -156,7 +156,7 @@ TEST(WithWays, OfClassesOnSomeRanks) {
   }
 }
 
-// Of a strategy file for two by three ranks: "none", or what is wrong.
+// Returns the error of a strategy file for two by three ranks, or "none".
 std::string refusal_of(const Graph& graph, const std::string& text) {
   try {
     parse_strategy(graph, kTwoByThree, text, "file");
@@ -244,7 +244,7 @@ void refuse_wrong_axes(const Program& program) {
   };
   size_t mutants = 0;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
-    // A sum in place along fewer axes is that of other summands, which a program may have.
+    // A sum in place along fewer axes is another valid sum, which a program may have.
     const size_t first = program.instructions[i].opcode == Opcode::all_reduce ? 1 : 0;
     for (size_t c = first; c < changes.size() && !program.instructions[i].inner_axes.empty(); ++c) {
       Program mutant = program;
@@ -257,7 +257,7 @@ void refuse_wrong_axes(const Program& program) {
   EXPECT_GT(mutants, 10U);
 }
 
-// The routes of tokens on their way to experts that are cut on both axes.
+// Returns the routes of tokens to experts that are cut on both axes.
 std::vector<std::string> routes_to_experts(const CostModel& costs) {
   std::vector<std::string> routes;
   for (const RouteChoice& choice : with_ways_of(small_model(6), "ep-deepspeed", costs).routes) {
@@ -275,7 +275,7 @@ TEST(WithWays, TokensGoToExpertsInOneExchangeOrInTwo) {
       << "fewer messages across";
 }
 
-// Programs with joint collectives, each changed in a way that the verifier must see.
+// Programs with joint collectives get changes that the verifier must find.
 TEST(WithWays, WrongAxesAreRefused) {
   const auto program_of = [](const char* name, int64_t experts, const CostModel& costs) {
     const Graph graph = small_model(experts);

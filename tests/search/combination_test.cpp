@@ -1,4 +1,4 @@
-// Strategies with a name per axis of the mesh, and hsdp.
+// Strategies named per axis of the mesh, and hsdp.
 #include "search/named/combination.h"
 
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ namespace {
 
 const Mesh kMesh = {{"node", 2}, {"gpu", 3}};
 
-// Two blocks of sizes that do not divide, the second with 7 experts.
+// Returns two blocks of sizes that do not divide, the second with 7 experts.
 Graph uneven_model(bool experts) {
   Deck deck;
   deck.model = {.family = "bert",
@@ -48,13 +48,13 @@ std::string pair_of(std::string_view node, std::string_view gpu) {
   return fmt::format("node={},gpu={}", node, gpu);
 }
 
-// The strategy without its name.
+// Returns the strategy's text without its name.
 std::string content_of(const Graph& graph, Strategy strategy) {
   strategy.name = "any";
   return print_strategy(graph, strategy);
 }
 
-// Every pair of names.
+// Visits every pair of names.
 void for_each_pair(const std::function<void(const NamedStrategy&, const NamedStrategy&)>& visit) {
   for (const NamedStrategy& node : named_strategies()) {
     for (const NamedStrategy& gpu : named_strategies()) {
@@ -63,7 +63,7 @@ void for_each_pair(const std::function<void(const NamedStrategy&, const NamedStr
   }
 }
 
-// What the combination does on one of its axes, as a layout of it alone.
+// Checks that the combination has on one axis the rules and storages of that axis's strategy.
 void expect_axis(const Graph& graph, const Strategy& pair, size_t axis, const NamedStrategy& name) {
   const Strategy alone = named_strategy(name.name, graph, {kMesh[axis]});
   for (size_t op = 0; op < pair.ops.size(); ++op) {
@@ -78,7 +78,7 @@ void expect_axis(const Graph& graph, const Strategy& pair, size_t axis, const Na
     if (!in_parts) {
       EXPECT_EQ(storage, alone.parameters[p].storage[0]) << what;
     }
-    // The dimension may be another one: that of the name alone may be the other axis's.
+    // The dimension may differ, since the other axis may have taken the strategy's usual one.
     EXPECT_EQ(storage.kind, alone.parameters[p].storage[0].kind) << what;
     EXPECT_EQ(storage.share, alone.parameters[p].storage[0].share) << what;
     EXPECT_EQ(state.kind, alone.parameters[p].optimizer_state[0].kind) << what;
@@ -108,7 +108,7 @@ TEST(Combination, OfOneNameIsTheNameAlone) {
       if (named.whole != nullptr || (named.of_experts && !experts)) {
         continue;
       }
-      // In a combination hsdp stands on one axis at a time.
+      // A combination has hsdp on one axis at a time.
       const std::string_view alone = named.on_outer_axes.empty() ? named.name : "fsdp";
       for (const Mesh& mesh : {kMesh, Mesh{{"node", 8}, {"gpu", 8}}}) {  // more than sequences
         EXPECT_EQ(content_of(graph, named_strategy(pair_of(named.name, named.name), graph, mesh)),
@@ -123,7 +123,7 @@ TEST(Combination, OfOneNameIsTheNameAlone) {
   }
 }
 
-// On its axis it is as if there were no other.
+// On its axis it is as if no other axis existed.
 TEST(Combination, OfLeastCommunicationIsThatOfEachAxis) {
   const Graph graph = uneven_model(false);
   EXPECT_EQ(content_of(graph, named_strategy("gpu=min-comm", graph, {{"gpu", 3}})),
@@ -150,8 +150,8 @@ TEST(Combination, IsReadFromAFileAsItWasWritten) {
   }
 }
 
-// Fully sharded across nodes, a parameter that ranks of a node have columns or rows of is cut in
-// the other dimension: a part of one rank's part is no part of that of the rank's peers elsewhere.
+// Where ranks of a node have columns or rows of a parameter, sharding across nodes cuts the other
+// dimension: a part of one rank's part would not lie within its peers' parts elsewhere.
 TEST(Combination, StoragePartsLieWithinThoseThatInnerAxesUse) {
   const Graph graph = uneven_model(false);
   const auto storage = [&](const char* name) {
@@ -182,7 +182,7 @@ TEST(Combination, ProgramsAreRight) {
   });
 }
 
-// Bytes of the collectives of a phase along an axis, by what they do.
+// Returns the bytes of a phase's collectives along an axis, by opcode.
 std::map<std::string, double> bytes_along(const Program& program, int axis, Phase phase) {
   std::map<std::string, double> bytes;
   for (const Instruction& instruction : program.instructions) {
@@ -197,13 +197,13 @@ std::map<std::string, double> bytes_along(const Program& program, int axis, Phas
   return bytes;
 }
 
-// As PyTorch's: parameters are gathered inside of a node, and nodes exchange gradients only.
+// As in PyTorch, parameters are gathered inside a node, and nodes exchange gradients only.
 TEST(Hsdp, NodesExchangeGradientsOnly) {
   const Graph graph = uneven_model(false);
   const Mesh mesh = {{"node", 2}, {"gpu", 2}};
   const Strategy strategy = named_strategy("hsdp", graph, mesh);
   double whole = 0.0;
-  double rank = 0.0;  // of the first one, per node
+  double rank = 0.0;  // the first rank's, per node
   for (const ParameterStrategy& parameter : strategy.parameters) {
     EXPECT_TRUE(parameter.storage[0].is_replicate());
     EXPECT_TRUE(parameter.storage[1].is_shard());
@@ -217,7 +217,7 @@ TEST(Hsdp, NodesExchangeGradientsOnly) {
   using Bytes = std::map<std::string, double>;
   EXPECT_EQ(bytes_along(program, 1, Phase::forward), (Bytes{{"all_gather", whole}}));
   Bytes backward = bytes_along(program, 1, Phase::backward);
-  EXPECT_LT(backward["all_gather"], whole);  // of what it reads only
+  EXPECT_LT(backward["all_gather"], whole);  // only of what it reads
   backward.erase("all_gather");
   EXPECT_EQ(backward, (Bytes{{"reduce_scatter", whole}}));
   EXPECT_EQ(bytes_along(program, 1, Phase::update), Bytes());
@@ -225,7 +225,7 @@ TEST(Hsdp, NodesExchangeGradientsOnly) {
   EXPECT_EQ(bytes_along(program, 0, Phase::update), Bytes());
   const Bytes across = bytes_along(program, 0, Phase::backward);
   ASSERT_EQ(across.size(), 1);
-  // Of whole gradients, or of the parts that a rank keeps, as the reshard goes.
+  // The sum is over whole gradients or over a rank's parts, depending on the reshard.
   EXPECT_TRUE(across.contains("all_reduce"));
   EXPECT_GE(across.at("all_reduce"), rank);
   EXPECT_LE(across.at("all_reduce"), whole);
@@ -240,7 +240,7 @@ TEST(Hsdp, IsFsdpInsideAndDpOutside) {
   const Mesh three = {{"pod", 2}, {"node", 2}, {"gpu", 2}};
   EXPECT_EQ(content_of(graph, named_strategy("hsdp", graph, three)),
             content_of(graph, named_strategy("pod=dp,node=dp,gpu=fsdp", graph, three)));
-  // An axis of one rank is no inside.
+  // An axis of one rank does not count as the inside.
   const Mesh flat = {{"pod", 2}, {"node", 2}, {"gpu", 1}};
   const Strategy strategy = named_strategy("hsdp", graph, flat);
   EXPECT_TRUE(strategy.parameters[0].storage[0].is_replicate());
@@ -286,7 +286,7 @@ TEST(Combination, WhatIsWrongIsSaid) {
   }
 }
 
-// Different names that cut one dimension; the same name may leave ranks without work, as alone.
+// Different names may not cut one dimension; one name may leave ranks idle, as it does alone.
 TEST(Combination, NothingToCutIsAnError) {
   const Graph graph = uneven_model(false);
   const Mesh wide = {{"node", 9}, {"gpu", 2}};  // 9 sequences
@@ -353,7 +353,7 @@ TEST(Baselines, AreTheNamesAloneOnOtherMeshes) {
       found, [](const Strategy& each) { return each.name == "pod=dp,node=dp,gpu=megatron"; }));
 }
 
-// Two machines, with fast links inside.
+// Returns two machines with fast links inside.
 Setting two_machines(double bandwidth, int64_t experts) {
   Setting setting = quick_setting(experts);
   setting.mesh = {{"node", 2}, {"gpu", 2}};
@@ -362,7 +362,7 @@ Setting two_machines(double bandwidth, int64_t experts) {
   return setting;
 }
 
-// Those that the objective tells to be slow are no faster; the limit is that of the search.
+// Strategies that the objective calls slow are not faster; the limit is that of the search.
 TEST(Baselines, TheirObjectiveIsHardlyAboveTheSimulatedTime) {
   double closest = 0.0;
   for (const int64_t experts : {0, 4}) {

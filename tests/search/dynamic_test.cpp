@@ -1,4 +1,4 @@
-// The dynamic programming against trying all plans, and what must hold of it on larger problems.
+// The dynamic programming against trying all plans, and its properties on larger problems.
 #include "search/dp/dynamic.h"
 
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ TEST_P(SmallProblems, TimesScale) {
           *time *= kFactor;
         }
       }
-      std::ranges::reverse(kind.choices);  // their order is of no account
+      std::ranges::reverse(kind.choices);  // their order does not matter
     }
     EXPECT_NEAR(solve(problem, kExact).plans[0].cost.seconds, kFactor * seconds,
                 kFactor * tolerance(seconds))
@@ -97,7 +97,7 @@ TEST_P(SmallProblems, TimesScale) {
 
 INSTANTIATE_TEST_SUITE_P(Microbatches, SmallProblems, testing::Values(1, 2, 4));
 
-// The same operations, each with a kind of its own, so that nothing repeats.
+// Returns the same operations with a kind each, so that nothing repeats.
 Problem without_repeats(Problem problem) {
   std::vector<OpChoices> kinds;
   for (size_t op = 0; op < problem.ops.size(); ++op) {
@@ -126,7 +126,7 @@ TEST(RepeatedBlocks, AreSkippedAndCostNoMore) {
     }
   }
   EXPECT_NEAR(ratio, 1.0, 1e-3);
-  EXPECT_GE(skipped, 190);  // of 240: of some problems the fronts take long to repeat
+  EXPECT_GE(skipped, 190);  // of 240: some problems' fronts repeat late
 }
 
 TEST(RepeatedBlocks, LeaveTheBoundABound) {
@@ -158,7 +158,7 @@ TEST(RepeatedBlocks, WorkDoesNotGrowWithTheirNumber) {
   EXPECT_LE(solve(many, {}).expanded, solve(some, {}).expanded + 12);
 }
 
-// A relaxation that stops for its work says nothing, and finds no plan.
+// A relaxation that runs out of work gives no bound and no plan.
 TEST(Bounds, RelaxationsStopAfterTheirWork) {
   int looser = 0;
   for (uint64_t seed = 0; seed < 50; ++seed) {
@@ -185,16 +185,16 @@ TEST(Evaluation, FollowsTheDuplexSchedule) {
   problem.ops = {{.kind = 0}, {.kind = 1, .inputs = {0}}};
   const Plan plan{.choices = {0, 0}, .starts = {false, true}};
   // Forward: 1 alone; max(1, 2); max(4, 2); 4 at the end. Backward: 3; max(3, 2), max(7, 2), 7, and
-  // the first operation's 0.5, before which there is no computation to hide it. The second's 9 come
-  // before its communication: of the idle 3 + 3 of the first they leave nothing for the 2 of that.
+  // the first operation's 0.5, which nothing can hide. The second's 9 precede its communication,
+  // use all of the first's idle 3 + 3, and leave its 2 exposed.
   EXPECT_DOUBLE_EQ(evaluate(problem, plan).seconds,
                    (1 + 2 + 4 + 4) + (3 + 3 + 7 + 7) + 0.5 + 3 + 2);
-  problem.microbatches = 1;  // all one behind the other; 3 seconds are idle
+  problem.microbatches = 1;  // all in sequence; 3 seconds are idle
   EXPECT_DOUBLE_EQ(evaluate(problem, plan).seconds, (1 + 2 + 4) + (3 + 2 + 7) + 0.5 + 6);
 }
 
-// Messages of the step hide behind what has been computed since the last communication; in the
-// backward pass, in which a bucket ends a stage, behind that of all microbatches.
+// Messages of the step overlap with the computation since the last communication; in the backward
+// pass, in which a bucket ends a stage, with that of all microbatches.
 TEST(Evaluation, MessagesDoNotPassCommunication) {
   const Reshards free{.all = {{}, {}, {}, {}}, .read = 2};
   const Reshards dear{.all = {{}, {.comm_s = 2.0}, {}, {}}, .read = 2};
@@ -209,8 +209,8 @@ TEST(Evaluation, MessagesDoNotPassCommunication) {
                     1}};
   problem.ops = {{.kind = 0}, {.kind = 1, .inputs = {0}}, {.kind = 2, .inputs = {1}}};
   const std::vector<int> choices = {0, 0, 0};
-  // 4 of the gather's 6 are hidden. Of the synchronization's 20: 7 of one microbatch, 5 of the
-  // other, whose other 2 hide the communication, and 1 that this leaves of the first stage.
+  // 4 of the gather's 6 are hidden. Of the synchronization's 20, one microbatch hides 7, the other
+  // 5 (its other 2 hide the communication), and the first stage the 1 that this leaves.
   EXPECT_DOUBLE_EQ(evaluate(problem, choices).seconds,
                    (1 + 2 + 5 + 5) + 2 + (3 + 3 + 8 + 8) + (20 - 7 - 5 - 1));
   problem.microbatches = 1;

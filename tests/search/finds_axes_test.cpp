@@ -1,4 +1,4 @@
-// The same on meshes of two axes: how people combine strategies inside machines and across them.
+// Combinations of strategies inside and across machines, which the search finds on two axes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kNode = 0, kGpu = 1;
 
-// Two layers on two machines of four ranks, with links half as fast between them.
+// Returns two layers on two machines of four ranks, with links between them at half the speed.
 Setting two_machines(int64_t experts = 0) {
   Setting setting = small_setting(experts);
   setting.deck.model->hidden = 512;
@@ -36,7 +36,7 @@ bool cuts_the_batch(const Strategy& strategy, size_t axis, OpId from = 0) {
       [&](const OpStrategy& op) { return op.rules.at(axis).name == "batch"; });
 }
 
-// But for what comes before the first attention: the embedding is cut another way.
+// The operations before the first attention differ: the embedding is cut in another way.
 TEST(FindsOnTwoAxes, MegatronInsideMachinesAndDataParallelismAcross) {
   Setting setting = two_machines();
   const Graph graph = setting.graph();
@@ -50,7 +50,7 @@ TEST(FindsOnTwoAxes, MegatronInsideMachinesAndDataParallelismAcross) {
   EXPECT_TRUE(cuts_the_batch(large, kGpu));
 }
 
-// Attention by heads on the axis on which the experts are parallel.
+// Attention is by heads on the axis on which the experts are parallel.
 TEST(FindsOnTwoAxes, Folding) {
   const auto is_folded = [](const Setting& setting) {
     const Graph graph = setting.graph();
@@ -64,8 +64,8 @@ TEST(FindsOnTwoAxes, Folding) {
   EXPECT_FALSE(is_folded(setting));
 }
 
-// What is beside tensor parallel products: each rank the rows of its part of the sequences, where
-// the memory is slow, else all rows.
+// Where the memory is slow, each rank computes the rows of its part of the sequences between tensor
+// parallel products; else it computes all rows.
 TEST(FindsOnTwoAxes, SequenceParallelismOfTheRest) {
   Setting setting = two_machines();
   const Graph graph = setting.graph();
@@ -88,8 +88,8 @@ TEST(FindsOnTwoAxes, SequenceParallelismOfTheRest) {
   EXPECT_TRUE(rest_is_by(fast, "replicate"));
 }
 
-// Parameters on all ranks, and the optimizer's state in parts inside a machine only: the search's
-// own plan, without those with names.
+// Parameters are on all ranks, and the optimizer's state is in parts inside a machine only. The
+// search finds this plan itself, without named strategies.
 TEST(FindsOnTwoAxes, StateShardedInsideMachinesOnly) {
   const auto is_found = [](const Setting& setting) {
     const SearchOutcome outcome = setting.search();
@@ -112,7 +112,7 @@ TEST(FindsOnTwoAxes, StateShardedInsideMachinesOnly) {
   EXPECT_FALSE(is_found(setting));
 }
 
-// Of the parameters' elements, the part that is stored in parts inside a machine, whole across.
+// Returns the fraction of the parameters' elements sharded inside machines and whole across.
 double stored_inside(const Graph& graph, const Strategy& strategy) {
   double inside = 0.0;
   for (const ParameterStrategy& parameter : strategy.parameters) {
@@ -123,9 +123,9 @@ double stored_inside(const Graph& graph, const Strategy& strategy) {
   return inside / static_cast<double>(graph.parameter_count());
 }
 
-// Of data parallel plans that compute nothing twice, where memory is too short to keep what is
-// gathered: hybrid sharding gathers a second time inside a machine only. The search's own plan,
-// without those with names.
+// The plans are data parallel and compute nothing twice, and memory is too short for gathered
+// parameters to stay: hybrid sharding gathers a second time inside a machine only. The search finds
+// this plan itself, without named strategies.
 TEST(FindsOnTwoAxes, HybridSharding) {
   Setting setting = two_machines();
   setting.deck.train->batch = 8;

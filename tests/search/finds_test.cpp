@@ -1,5 +1,5 @@
-// The search finds by itself what people found: pairs of settings that differ in one number, with a
-// known strategy the best in the one and not in the other.
+// The search finds known strategies by itself: in pairs of settings that differ in one number, the
+// strategy is the best in one only.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ bool is_expert_parallel(const Graph& graph, const Strategy& strategy) {
          all_by(graph, strategy, OpKind::route, {"batch"});
 }
 
-// The part of the parameters' elements that the first rank stores.
+// Returns the fraction of the parameters' elements that the first rank stores.
 double stored_part(const Graph& graph, const Strategy& strategy) {
   double stored = 0.0;
   for (const ParameterStrategy& parameter : strategy.parameters) {
@@ -65,7 +65,7 @@ TEST(Finds, ShardedWeightsWhereMemoryIsTight) {
   Setting setting = small_setting();
   setting.deck.train->batch = 8;
   setting.options.microbatches = {1};
-  setting.machine.memory_bandwidth = 1e13;  // so that parts of the update are not worth a message
+  setting.machine.memory_bandwidth = 1e13;  // makes the update too cheap to divide by messages
   EXPECT_EQ(stored_part(setting.graph(), setting.search().step.strategy), 1.0);
   setting.options.memory_limit = 1'700'000;
   const Candidate tight = own_of(setting.search());

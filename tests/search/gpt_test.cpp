@@ -1,5 +1,5 @@
 // A parameter that two operations read: GPT's head is its embedding. It is one parameter under
-// every named strategy, and the search takes it.
+// every named strategy, and the search accepts it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ CostModel costs(double bandwidth) {
       kTwo, {.flops = 1e10, .memory_bandwidth = 1e10, .links = {{bandwidth, 1e-6}}}));
 }
 
-// The collectives of a phase that the table or its gradient goes through.
+// Returns the collectives of a phase on the table or its gradient.
 std::vector<std::string> collectives_of_table(const Program& program, Phase phase) {
   const auto of_table = [&](ValueId id) {
     return program.value(id).name.starts_with("embedding.weight");
@@ -54,8 +54,8 @@ struct ExpectedCollectives {
   const char* storage;
 };
 
-// It is gathered once, and stays for the head's backward pass, and its gradient, of both
-// operations, sent once.
+// The table is gathered once and stays in memory for the head's backward pass. Its gradient, a sum
+// of both operations', is sent once.
 TEST(TiedHead, MovesOnceUnderEveryStrategy) {
   const Graph graph = gpt_model();
   const TensorId table = graph.find("embedding.weight");
@@ -86,7 +86,7 @@ TEST(TiedHead, MovesOnceUnderEveryStrategy) {
   }
 }
 
-// The head says where the table is stored, and is charged for it; the embedding is not.
+// The head decides the table's storage and is charged for it; the embedding is not.
 TEST(TiedHead, IsChargedOnce) {
   const Graph graph = gpt_model();
   const BuiltProblem built = build_problem(graph, kTwo, costs(1e9), {});
@@ -107,7 +107,7 @@ TEST(TiedHead, IsChargedOnce) {
   EXPECT_EQ(strategy.parameters.size(), static_cast<size_t>(parameters));
 }
 
-// Not slower than the named strategies, and right whatever the two operations' rules want.
+// The plan is not slower than the named strategies, and right for any rules of the two operations.
 TEST(TiedHead, IsSearched) {
   const Graph graph = gpt_model();
   for (const double bandwidth : {1e6, 1e9, 1e12}) {

@@ -36,7 +36,7 @@ TEST(HintsInSearch, RulesAreKept) {
                       chosen_rule(graph, candidate.strategy, "layers.1.ffn.up") == "column";
     EXPECT_EQ(candidate.feasible, kept) << candidate.strategy.name;
   }
-  // A named strategy that does not keep them says which; one that does is a candidate.
+  // A named strategy that breaks hints names them; one that keeps them is a candidate.
   const auto of_name = [&](const std::string& name) {
     return *std::ranges::find_if(outcome.candidates, [&](const Candidate& candidate) {
       return candidate.strategy.name == name;
@@ -47,7 +47,7 @@ TEST(HintsInSearch, RulesAreKept) {
   EXPECT_TRUE(of_name("search").feasible);
 }
 
-// A deadline may come while the search checks a named strategy of a deep graph. All strategies that
+// A deadline may pass while the search checks a named strategy of a deep graph. All strategies that
 // break these hints are faster.
 TEST(HintsInSearch, AreKeptWhereverADeadlineEndsTheSearch) {
   Setting deep = quick_setting();
@@ -61,7 +61,7 @@ TEST(HintsInSearch, AreKeptWhereverADeadlineEndsTheSearch) {
     const int64_t before = TimeLimit::checks();
     const SearchOutcome outcome = deep.search();
     EXPECT_EQ(broken_hint(graph, deep.options.hints, outcome.step.strategy), "");
-    if (outcome.timed_out) {  // the gap is that of the strategy that is returned
+    if (outcome.timed_out) {  // the gap belongs to the returned strategy
       EXPECT_GE(outcome.objective_s, outcome.candidates[0].objective_s);
     }
     return TimeLimit::checks() - before;
@@ -128,8 +128,8 @@ TEST(HintsInSearch, GroupsAreKept) {
   }
 }
 
-// With memory enough, where the search itself would not compute again or gather twice; and with
-// too little, where it chooses more of both.
+// The hints hold where memory suffices and the search alone would not recompute or gather twice,
+// and where it is too small and the search chooses more of both.
 TEST(HintsInSearch, ChoicesOfMemoryAreKept) {
   for (const double part : {2.0, 0.6}) {
     Setting setting = hinted(small_setting(), R"(

@@ -1,5 +1,5 @@
-// What tests of joint problems of two and three axes share. Case `number` of a test draws from a
-// generator of that seed.
+// Shared by tests of joint problems of two and three axes. Case `number` of a test draws from a
+// generator with that seed.
 #pragma once
 
 #include <array>
@@ -13,13 +13,13 @@ inline constexpr double kRounding = 1e-9;  // of sums of seconds, relative to th
 // The effort of search_strategy()'s options, without its bounds.
 inline constexpr DynamicOptions kUsual{.width = 2, .states = 100, .bounds = 0};
 
-// One, two and four, by turns.
+// Returns one, two and four in turn.
 inline int microbatches_of(int number) {
   constexpr std::array kMicrobatches = {1, 2, 4};
   return kMicrobatches.at(static_cast<size_t>(number) % kMicrobatches.size());
 }
 
-// Every other three cases have a limit of memory.
+// Returns true for three cases of every six, which have a limit of memory.
 inline bool is_limited(int number) {
   return number / 3 % 2 == 1;
 }

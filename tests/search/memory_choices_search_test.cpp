@@ -1,4 +1,4 @@
-// What the search does where memory is short, and where latencies count.
+// The search where memory is short, and where latencies count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace hidup {
 namespace {
 
-// Of a model with activations that are most of the memory.
+// Returns a model with activations that take most of the memory.
 Setting with_large_activations() {
   Setting setting = quick_setting();
   setting.deck.model->layers = 4;
@@ -55,7 +55,7 @@ TEST(MemoryChoices, AreTakenWhereMemoryIsShortAndOnlyThere) {
   }
 }
 
-// The plan with the same rules, one after the other of which each operation is computed again.
+// Compares the plan with plans of the same rules that recompute one operation each.
 TEST(MemoryChoices, SaveBytesForTime) {
   const Setting setting = with_large_activations();
   const BuiltProblem built =
@@ -85,7 +85,7 @@ TEST(MemoryChoices, SaveBytesForTime) {
   EXPECT_GT(for_a_pass, 0);
 }
 
-// Groups are microbatches one after the other: as much computation, fewer activations.
+// Groups are microbatches in sequence: as much computation, fewer activations.
 TEST(MemoryChoices, GroupsDivideActivations) {
   const Setting setting = with_large_activations();
   const auto built = [&](int accumulate) {
@@ -108,7 +108,7 @@ TEST(MemoryChoices, GroupsDivideActivations) {
   EXPECT_EQ(to_strategy(setting.graph(), setting.mesh, four, plan).accumulate, 4);
 }
 
-// Two settings that differ in the latency.
+// The two settings differ in the latency.
 TEST(DeferredGradients, AreAChoiceWhereLatenciesCount) {
   Setting setting = small_setting();
   setting.options.lowering.bucket_bytes = 1 << 12;
@@ -120,7 +120,7 @@ TEST(DeferredGradients, AreAChoiceWhereLatenciesCount) {
   EXPECT_TRUE(std::ranges::any_of(slow.candidates, [](const Candidate& candidate) {
     return candidate.strategy.name == "search" && candidate.strategy.defer_gradients;
   }));
-  EXPECT_EQ(slow.lower_bound_s, 0.0);  // which is of strategies that send them in buckets
+  EXPECT_EQ(slow.lower_bound_s, 0.0);  // it would hold for gradients in buckets only
   setting.options.hints.defer_gradients = false;
   EXPECT_LT(slow.step.seconds(), 0.99 * setting.search().step.seconds());
   setting.options.hints = {};

@@ -1,4 +1,4 @@
-// What the search takes for the memory of a strategy, part by part.
+// The search's estimate of a strategy's memory, part by part.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ class MemoryEstimate : public testing::Test {
   }
 };
 
-// Sums of gradients come where activations go, but not where a further group needs both.
+// Sums of gradients take the memory of freed activations, except where a further group needs both.
 TEST_F(MemoryEstimate, SumsTakeTheRoomOfActivations) {
   const std::vector<PassingBytes> all = {
       {.sums = parameter_bytes(), .undivided = parameter_bytes()}};
@@ -59,13 +59,13 @@ TEST_F(MemoryEstimate, SumsTakeTheRoomOfActivations) {
   EXPECT_NEAR(memory(ranks).bytes(halves, {Kept::step}), parameter_bytes() / 2 - room, 1.0);
   EXPECT_EQ(memory(1).bytes(all, {Kept::step}), 0.0);
   EXPECT_EQ(memory(1, 1, true).bytes(all, {Kept::step}), parameter_bytes());
-  // Gathered copies go, too.
+  // Gathered copies are freed, too.
   const PassingBytes gathered{.gathered = 100.0, .sums = parameter_bytes(), .undivided = 0.0};
   EXPECT_NEAR(memory(ranks).bytes({gathered}, {Kept::step}), parameter_bytes(), 1e-6);
 }
 
-// A bucket per parameter: of what is kept for a pass, two are there at a time, and their sums; with
-// microbatches that take turns those of a third one.
+// Every parameter has a bucket: parameters with the residency of a pass take two buckets at a time,
+// with their sums; alternating microbatches take a third one's.
 TEST_F(MemoryEstimate, WhatIsKeptForAPassTakesTwoBuckets) {
   const double table = f32(400 * 64), up = f32(64 * 256), down = f32(256 * 100);
   const std::vector<PassingBytes> all = {{.gathered = table + up + down}};
@@ -74,14 +74,14 @@ TEST_F(MemoryEstimate, WhatIsKeptForAPassTakesTwoBuckets) {
   EXPECT_NEAR(memory(1, 2, false, 1 << 20).bytes(all, {Kept::pass}), 2 * (table + up + down), 1.0);
 }
 
-// Of 5 sequences per rank, microbatches have 3 and 2.
+// A rank's 5 sequences make microbatches of 3 and 2.
 TEST_F(MemoryEstimate, MicrobatchesAreNotEqual) {
   const RuleCosts costs(graph_, kTwoRanks, model_, 2, 1);
   EXPECT_EQ(costs.bytes(id("y"), kRows), f32(5 * 32 * 256));
   EXPECT_EQ(costs.bytes(id("y"), kWhole), f32(10 * 32 * 256));
 }
 
-// The total lies where the sums were, but where it has only a part of them.
+// The total takes the place of the sums, unless the rank has only a part of them.
 TEST_F(MemoryEstimate, SumsBecomeTotalsInPlace) {
   const OpId op = graph_.tensor(id("y")).producer;
   const double up = f32(64 * 256);
@@ -94,7 +94,7 @@ TEST_F(MemoryEstimate, SumsBecomeTotalsInPlace) {
   EXPECT_EQ(parts.persistent_bytes, up + (2 + 1) * up / 2);
 }
 
-// The product alone reads x again: where it has x whole, that copy is kept, and not the part.
+// Only the product reads x again: where it needs the whole x, that copy stays, and not the part.
 TEST_F(MemoryEstimate, ACopyForTheOnlyReaderIsKeptInPlaceOfWhatWasWritten) {
   const BuiltProblem built = build_problem(graph_, kTwoRanks, model_, {});
   const auto by_rule = [&](size_t op, std::string_view rule) -> const Choice& {

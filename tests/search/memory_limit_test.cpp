@@ -1,4 +1,4 @@
-// Memory that does not suffice, or hardly.
+// Memory that is too small, or barely suffices.
 #include "search/memory_limit.h"
 
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ TEST(MemoryLimit, DeepGraphsAreSizedByReducedOnes) {
       plan_memory(lower(graph, least.strategy, setting.options.lowering), 0).bytes);
   EXPECT_NEAR(static_cast<double>(least.bytes), planned, 0.005 * planned);
 
-  // Near the limit the whole is planned.
+  // Near the limit the whole graph is planned.
   setting.options.memory_limit = least.bytes - 1;
   const LeastMemoryStrategy exact =
       least_memory_strategy(graph, setting.mesh, setting.costs(), setting.options);
@@ -72,8 +72,8 @@ TEST(MemoryLimit, WhatJustFitsIsFound) {
   }
 }
 
-// The least is that of the strategies which are tried when none fits: the search, which bounds the
-// bytes that it estimates, may find one below it.
+// The least is over the strategies tried when none fits. The search bounds estimated bytes, so it
+// may find a strategy below it.
 TEST(MemoryLimit, BelowTheLeastWhatIsFoundFitsOrNothingIs) {
   int refused = 0;
   for (const double part : {0.999, 0.95, 0.9, 0.7, 0.5}) {
@@ -95,7 +95,7 @@ TEST(MemoryLimit, CandidatesThatDoNotFitSayWhatTheyNeed) {
   Setting setting = setting_in_one_group();
   setting.options.memory_limit = 5'200'000;
   const SearchOutcome outcome = setting.search();
-  bool feasible = true;  // these come first
+  bool feasible = true;  // feasible ones come first
   int others = 0;
   for (const Candidate& candidate : outcome.candidates) {
     EXPECT_TRUE(feasible || !candidate.feasible);

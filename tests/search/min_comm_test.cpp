@@ -17,8 +17,8 @@
 namespace hidup {
 namespace {
 
-// Bytes that the first rank sends in a step, every collective in a ring; the sums of the loss and
-// of norms are left out.
+// Returns the bytes that the first rank sends in a step, with every collective in a ring, without
+// the sums of the loss and of norms.
 double volume_of(const Graph& graph, const Strategy& strategy) {
   Program program = lower(graph, strategy, {.bucket_bytes = 1});
   double bytes = 0.0;
@@ -36,7 +36,7 @@ double volume_of(const Graph& graph, const Strategy& strategy) {
   return bytes;
 }
 
-// Whether the rule leaves the first rank less than a whole product.
+// Returns true if the rule leaves the first rank less than a whole product.
 bool divides(const Graph& graph, OpId op, const Rule& rule) {
   if (graph.op(op).kind != OpKind::matmul) {
     return true;
@@ -48,7 +48,7 @@ bool divides(const Graph& graph, OpId op, const Rule& rule) {
   return is_cut(self.inputs[0], rule.inputs[0]) || is_cut(self.inputs[1], rule.inputs[1]);
 }
 
-// The least volume of all strategies that divide products and store parameters as they use them.
+// Returns the least volume of strategies that divide products and store parameters as used.
 double least_volume(const Graph& graph, const Mesh& mesh) {
   Strategy strategy = named_strategy("dp", graph, mesh);
   double least = std::numeric_limits<double>::infinity();
@@ -138,7 +138,7 @@ std::vector<std::string> rules_of_products(const Graph& graph, const Strategy& s
   return rules;
 }
 
-// A layer's four products and its attention, and the head.
+// The rules are those of a layer's four products and its attention, and of the head.
 TEST(MinComm, CutsWeightsForASmallBatchAndTheBatchForALargeOne) {
   const Mesh mesh = {{"ranks", 4}};
   const Graph small = bert(1, 1, 0);
@@ -149,8 +149,8 @@ TEST(MinComm, CutsWeightsForASmallBatchAndTheBatchForALargeOne) {
             std::vector<std::string>(6, "batch"));
 }
 
-// A single sequence: by its batch the first rank would have all of it, and send nothing but
-// gradients.
+// With a single sequence the batch rule would give the first rank all work, and it would send
+// nothing but gradients.
 TEST(MinComm, DividesProductsInFact) {
   for (const int64_t sequence : {1, 6}) {
     const Graph graph = parse_graph(fmt::format(R"(graph single

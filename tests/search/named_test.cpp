@@ -1,5 +1,5 @@
-// What a named strategy makes of a model: its collectives, and what every rank holds. The numbers
-// are those of the papers that NamedStrategy::source names.
+// Collectives and memory of named strategies. The numbers are those of the papers that
+// NamedStrategy::source names.
 #include "search/named/named_strategies.h"
 
 #include <fmt/format.h>
@@ -20,9 +20,9 @@ namespace hidup {
 namespace {
 
 constexpr int64_t kOneBucket = int64_t{1} << 40;
-constexpr int64_t kNoBuckets = 1;  // every gradient goes as soon as it is complete
+constexpr int64_t kNoBuckets = 1;  // every gradient is sent when complete
 
-// Two blocks; with experts the second has 5 of them, two for every token.
+// Returns two blocks; with experts the second has 5 of them, two for every token.
 Graph model(bool experts) {
   Deck deck;
   deck.model = {.family = "bert",
@@ -44,7 +44,7 @@ Program program_of(const Graph& graph, std::string_view name, const Mesh& mesh,
   return lower(graph, named_strategy(name, graph, mesh), simple_lowering(bucket_bytes));
 }
 
-// "all_reduce 5, all_gather 1" : how often each collective occurs in the phase.
+// Returns the number of each collective in the phase, such as "all_reduce 5, all_gather 1".
 std::string collectives(const Program& program, Phase phase) {
   std::map<Opcode, int> counts;
   for (const Instruction& instruction : program.instructions) {
@@ -87,19 +87,19 @@ TEST_P(Collectives, AreThoseOfTheStrategy) {
   }
 }
 
-// One all-reduce in forward is always the loss, which every rank shows; experts' loads go with it.
-// One all-reduce in update is the squared norm of gradients that are sharded.
-// The dense model has 27 parameters in 23 operations, that with experts 28 in 24: a bucket closes
-// between operations, but parameters are gathered one by one.
+// An all-reduce in forward is for the loss, which every rank prints; experts' loads are sent with
+// it. An all-reduce in update is the squared norm of sharded gradients. The dense model has 27
+// parameters in 23 operations, the one with experts 28 in 24: a bucket ends between operations, but
+// parameters are gathered one by one.
 INSTANTIATE_TEST_SUITE_P(
     DataParallel, Collectives,
     testing::Values(
-        // Nothing but gradients.
+        // Only gradients are sent.
         ExpectedByName{"dp", false, kOneBucket, "all_reduce 1", "all_reduce 1", ""},
         ExpectedByName{"dp", false, kNoBuckets, "all_reduce 1", "all_reduce 23", ""},
         ExpectedByName{"dp", true, kOneBucket, "all_reduce 1", "all_reduce 1", ""},
         ExpectedByName{"dp", true, kNoBuckets, "all_reduce 1", "all_reduce 24", ""},
-        // Each all-reduce becomes a reduce-scatter, and an all-gather of what was updated.
+        // Each all-reduce becomes a reduce-scatter, and an all-gather of the updated parts.
         ExpectedByName{"zero1", false, kOneBucket, "all_reduce 1", "reduce_scatter 1",
                        "all_reduce 1, all_gather 1"},
         ExpectedByName{"zero1", false, kNoBuckets, "all_reduce 1", "reduce_scatter 23",
@@ -113,16 +113,16 @@ INSTANTIATE_TEST_SUITE_P(
                        "reduce_scatter 23", "all_reduce 1"},
         ExpectedByName{"fsdp-kept", true, kNoBuckets, "all_reduce 1, all_gather 28",
                        "reduce_scatter 24", "all_reduce 1"},
-        // Again for the backward pass, which reads weights of products and norms; that of the head
-        // is there still.
+        // The backward pass gathers the weights of products and norms again; the head's weight is
+        // still there.
         ExpectedByName{"fsdp", false, kOneBucket, "all_reduce 1, all_gather 1",
                        "all_gather 1, reduce_scatter 1", "all_reduce 1"},
         ExpectedByName{"fsdp", false, kNoBuckets, "all_reduce 1, all_gather 27",
                        "all_gather 12, reduce_scatter 23", "all_reduce 1"},
         ExpectedByName{"fsdp", true, kNoBuckets, "all_reduce 1, all_gather 28",
                        "all_gather 13, reduce_scatter 24", "all_reduce 1"},
-        // The server sends parameters and receives the sum of the gradients; it alone has squares
-        // of them.
+        // The server sends parameters and receives the sum of the gradients; it alone computes
+        // their norm.
         ExpectedByName{"ps", false, kOneBucket, "all_reduce 1, broadcast 1", "reduce_scatter 1",
                        "broadcast 1"},
         ExpectedByName{"ps", false, kNoBuckets, "all_reduce 1, broadcast 27", "reduce_scatter 23",
@@ -133,50 +133,50 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     ExpertParallel, Collectives,
     testing::Values(
-        // Without experts: dp.
+        // Without experts the strategy is dp.
         ExpectedByName{"ep-deepspeed", false, kNoBuckets, "all_reduce 1", "all_reduce 23", ""},
         ExpectedByName{"ep-fastmoe", false, kNoBuckets, "all_reduce 1", "all_reduce 1", ""},
-        // Forward: the buffers to the experts and back, and how full they are. Backward: their
-        // gradients to the experts and back; the 4 gradients of experts are complete as they are.
+        // Forward: the buffers to the experts and back, and their rows in use. Backward: their
+        // gradients to the experts and back; the experts' 4 gradients need no messages.
         ExpectedByName{"ep-deepspeed", true, kNoBuckets, "all_reduce 1, all_to_all 3",
                        "all_reduce 20, all_to_all 2", "all_reduce 1"},
         ExpectedByName{"ep-deepspeed", true, kOneBucket, "all_reduce 1, all_to_all 3",
                        "all_reduce 1, all_to_all 2", "all_reduce 1"},
-        // The gradients of what is replicated in one piece, however small the buckets.
+        // All replicated gradients are sent in one piece, however small the buckets are.
         ExpectedByName{"ep-fastmoe", true, kNoBuckets, "all_reduce 1, all_to_all 3",
                        "all_reduce 1, all_to_all 2", "all_reduce 1"}));
 
 INSTANTIATE_TEST_SUITE_P(
     TensorParallel, Collectives,
     testing::Values(
-        // Forward: behind attention and behind the feed-forward network of each of 2 layers, and
-        // behind the embedding; the all-gather is of two numbers per target from every part of
-        // the vocabulary. Backward: before both halves of each layer and before the head. All
-        // gradients of parameters are complete. The batch is not cut: the loss needs no sum.
+        // Forward: after attention and after the feed-forward network of each of 2 layers, and
+        // after the embedding; the all-gather has two numbers per target from every part of the
+        // vocabulary. Backward: before both halves of each layer and before the head. All gradients
+        // of parameters are complete. The batch is not cut, so the loss needs no sum.
         ExpectedByName{"megatron", false, kOneBucket, "all_reduce 5, all_gather 1", "all_reduce 5",
                        "all_reduce 1"},
         ExpectedByName{"megatron", false, kNoBuckets, "all_reduce 5, all_gather 1", "all_reduce 5",
                        "all_reduce 1"},
-        // Experts: forward one sum, behind combine; backward two, because experts lead to x by
-        // the buffer and by the gates.
+        // Experts add one sum forward, after combine, and two backward, because experts depend on x
+        // by the buffer and by the gates.
         ExpectedByName{"megatron", true, kNoBuckets, "all_reduce 5, all_gather 1", "all_reduce 6",
                        "all_reduce 1"},
-        // Each all-reduce becomes a reduce-scatter and an all-gather. Norms and biases behind rows
-        // are used on a part of the sequence: the all-reduce sums up their 12 gradients.
+        // Each all-reduce becomes a reduce-scatter and an all-gather. Norms, and biases after rows,
+        // see a part of the sequence: the all-reduce adds up their 12 gradients.
         ExpectedByName{"megatron-sp", false, kOneBucket, "all_gather 6, reduce_scatter 5",
                        "all_reduce 1, all_gather 5, reduce_scatter 5", "all_reduce 1"},
-        // Routing needs whole sequences. Forward: the router's logits are gathered besides.
-        // Backward: the sums of the buffer's and the gates' gradients are whole; of the 5
-        // reduce-scatters that before the second half of the layer with experts goes.
+        // Routing needs whole sequences. Forward also gathers the router's logits. Backward: the
+        // sums of the buffer's and the gates' gradients are whole, so the reduce-scatter before the
+        // second half of the layer with experts is missing from the 5.
         ExpectedByName{"megatron-sp", true, kOneBucket, "all_gather 7, reduce_scatter 5",
                        "all_reduce 3, all_gather 5, reduce_scatter 4", "all_reduce 1"}));
 
-// Elements of a dimension that a rank has of balanced parts.
+// Returns the elements of a dimension in a rank's balanced part.
 int64_t part(int64_t extent, int64_t ranks, int64_t rank) {
   return (extent + ranks - 1 - rank) / ranks;
 }
 
-// The dimension of a parameter that tensor parallelism cuts; -1: none.
+// Returns the dimension of a parameter that tensor parallelism cuts; -1 for none.
 int tensor_parallel_dim(const std::string& name) {
   const std::map<std::string, int> cut = {
       {"embedding.weight", 0},  // vocabulary
@@ -199,7 +199,7 @@ int64_t stored_elements(const std::string& strategy, const Tensor& tensor, int64
     return rank == 0 ? elements(shape) : 0;
   }
   if (strategy.starts_with("fsdp") || strategy == "hsdp") {
-    dim = 0;  // every first dimension has an element for each of 2 or 3 ranks
+    dim = 0;  // each first dimension has at least 3 elements
   } else if (strategy.starts_with("ep-")) {
     dim = tensor.name.find(".experts.") == std::string::npos ? -1 : 0;
   } else if (strategy.starts_with("megatron")) {
@@ -229,7 +229,7 @@ TEST(Memory, OfParametersIsWhatTheStrategyStores) {
     for (const NamedStrategy& named : named_strategies()) {
       const std::string name(named.name);
       if (name == "min-comm") {
-        continue;  // what it stores depends on the sizes: min_comm_test.cpp
+        continue;  // depends on the sizes: min_comm_test.cpp
       }
       for (const int64_t ranks : {2, 3}) {
         const Program program = program_of(graph, name, {{"ranks", ranks}}, kOneBucket);
@@ -237,7 +237,7 @@ TEST(Memory, OfParametersIsWhatTheStrategyStores) {
           const MemoryPlan plan = plan_memory(program, rank);
           EXPECT_EQ(plan.parameter_bytes, parameter_bytes(name, graph, ranks, rank))
               << name << " on rank " << rank << " of " << ranks;
-          // Two moments of what the rank updates.
+          // The optimizer has two moments of the elements that the rank updates.
           const std::string updated = name == "zero1" ? "fsdp" : name;
           EXPECT_EQ(plan.optimizer_bytes, 2 * parameter_bytes(updated, graph, ranks, rank))
               << name << " on rank " << rank << " of " << ranks;
@@ -247,8 +247,8 @@ TEST(Memory, OfParametersIsWhatTheStrategyStores) {
   }
 }
 
-// Of the model with experts on two ranks, as a person would count it: 13 parameters of 144 to
-// 1440 elements; see the shapes in models/transformer_test.cpp.
+// The model with experts on two ranks has 13 parameters of 144 to 1440 elements; see the shapes in
+// models/transformer_test.cpp.
 TEST(Memory, IsLessWhereParametersAreSharded) {
   const Graph graph = model(true);
   const int64_t whole = parameter_bytes("dp", graph, 2, 0);
@@ -258,7 +258,7 @@ TEST(Memory, IsLessWhereParametersAreSharded) {
   EXPECT_LT(parameter_bytes("fsdp", graph, 2, 1), whole * 55 / 100);
 }
 
-// What goes to the server and comes from it lies there, all of it.
+// All values sent to the server and from it lie there as a whole.
 TEST(ParameterServer, EverythingIsOnTheFirstRank) {
   for (const bool experts : {false, true}) {
     const Program program = program_of(model(experts), "ps", {{"ranks", 3}}, 2048);
@@ -275,11 +275,11 @@ TEST(ParameterServer, EverythingIsOnTheFirstRank) {
         ++checked;
       }
     }
-    EXPECT_EQ(checked, 1 + (experts ? 2 * 28 : 2 * 27));  // and the squared norm
+    EXPECT_EQ(checked, 1 + (experts ? 2 * 28 : 2 * 27));  // one more is the squared norm
   }
 }
 
-// FastMoE sends gradients when the backward pass is through, DeepSpeed while it goes on.
+// FastMoE sends gradients after the backward pass, DeepSpeed during it.
 TEST(ExpertParallel, SendsGradientsBesideTheBackwardPassOrBehindIt) {
   for (const char* name : {"ep-deepspeed", "ep-fastmoe"}) {
     const Program program = program_of(model(true), name, {{"ranks", 2}}, kNoBuckets);
@@ -296,7 +296,7 @@ TEST(ExpertParallel, SendsGradientsBesideTheBackwardPassOrBehindIt) {
   }
 }
 
-// No tensor with all of a batch's tokens and all of the vocabulary is ever exchanged.
+// No message has a tensor with all of a batch's tokens and all of the vocabulary.
 TEST(Megatron, NeverSendsLogits) {
   for (const char* name : {"megatron", "megatron-sp"}) {
     const Program program = program_of(model(false), name, {{"ranks", 2}}, kOneBucket);
@@ -346,7 +346,7 @@ TEST(NamedStrategies, EveryAxisIsUsedAlike) {
   }
 }
 
-// The first dimension with an element for every rank, of what the outer axis leaves.
+// fsdp cuts the first dimension with an element for every rank, in the outer axis's part.
 TEST(NamedStrategies, FsdpCutsWhatEveryRankGetsAPartOf) {
   const Graph graph = model(true);
   const Strategy strategy = named_strategy("fsdp", graph, {{"node", 2}, {"core", 4}});

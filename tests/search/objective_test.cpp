@@ -1,5 +1,5 @@
-// What the dynamic programming rests on: a plan that costs less takes no more time, and a second of
-// a message no more than a second.
+// Assumptions of the dynamic programming: a plan that costs less takes no more time, and a second
+// of a message costs at most a second.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::vector<int> random_choices(const Problem& problem, std::mt19937_64& random)
   return choices;
 }
 
-// The problem with one cost of one choice, or of one reshard, taken away.
+// Removes one cost of a choice or of a reshard from the problem.
 Problem with_one_cost_less(Problem problem, std::mt19937_64& random) {
   const auto one_of = [&](auto& items) -> auto& {
     return items[random() % items.size()];
@@ -43,8 +43,7 @@ Problem with_one_cost_less(Problem problem, std::mt19937_64& random) {
   return problem;
 }
 
-// One pass by the sum over stages that problem.h has, each of which is counted when the next
-// begins.
+// One pass by the sum over stages in problem.h. A stage is counted when the next one begins.
 class SumOverStages {
  public:
   SumOverStages(const Problem& problem, bool forward)
@@ -93,16 +92,16 @@ class SumOverStages {
     return std::max(x, y) + interference_ * std::min(x, y);
   }
 
-  double turns_;    // in which one microbatch computes while another communicates
-  double further_;  // the part of the turns whose computation hides messages
+  double turns_;    // one microbatch computes, another communicates
+  double further_;  // part of the turns whose computation hides messages
   double interference_;
-  double seconds_ = 0.0;               // of closed stages, and messages
+  double seconds_ = 0.0;               // closed stages, and messages
   double compute_ = 0.0, comm_ = 0.0;  // of the open stage
-  // Of the communication stream, and not yet used: beside one microbatch, and beside the others.
+  // Unused idle time of the communication stream: beside one microbatch, and beside the others.
   double idle_ = 0.0, idle_in_turns_ = 0.0;
 };
 
-// A chain of operations with one choice each, whose values never change their layout.
+// Returns a chain of operations with one choice each, whose values never change their layout.
 Problem random_chain(std::mt19937_64& random) {
   std::uniform_real_distribution<double> cost(-0.5, 1.0);
   const auto some = [&] { return std::max(0.0, cost(random)); };
@@ -161,7 +160,7 @@ TEST(Objective, IsMonotoneInEveryCost) {
   }
 }
 
-// Where a message is longer.
+// One message becomes longer.
 TEST(Objective, MessagesCostAtMostTheirTime) {
   std::mt19937_64 random(1);
   std::uniform_real_distribution<double> part(0.0, 2.0);

@@ -34,12 +34,12 @@ Program program_of(const Setting& setting, const Case& one) {
   return lower(graph, strategy, setting.options.lowering);
 }
 
-// Every rounding is of half a nanosecond, and they add up along the longest path.
+// Each rounding is half a nanosecond, and roundings add up along the longest path.
 double tolerance_s(const Program& program) {
   return static_cast<double>(program.instructions.size()) * 1e-9;
 }
 
-// The rank that the simulation tells of: the one that computes longest.
+// Returns the rank that computes longest, whose times the simulation reports.
 size_t busiest_rank(const Program& program, const PlayedStep& step) {
   size_t busiest = 0;
   Nanoseconds most = -1;
@@ -97,7 +97,7 @@ TEST(PlayPrograms, EqualsTheSimulationOfUnequalDevices) {
   }
 }
 
-// With even parts: of others the simulation takes those of its two ranks for all.
+// Parts are even: with others the simulation takes its two ranks' parts for all.
 TEST(PlayPrograms, EqualsTheSimulationOnTwoAxes) {
   Setting setting = small_setting(8);
   setting.mesh = {{"node", 2}, {"gpu", 4}};
@@ -132,7 +132,7 @@ TEST(PlayPrograms, TakeAtLeastTheirDependencyFloor) {
   }
 }
 
-// Of the waits of a program some only repeat what others say. Those that count move an end.
+// Some waits of a program repeat others. Removing one of the rest moves an end.
 TEST(PlayPrograms, RemovedWaitsMoveEnds) {
   const Setting setting = small_setting(8);
   const Program program = program_of(setting, {"fsdp", 2});

@@ -80,7 +80,7 @@ class GraphMaker {
     operations_ += fmt::format("{} = {}\n", values_.back().name, text);
   }
 
-  // The sum of the last two values where they are of one width; else something of the last.
+  // Adds the last two values where their widths agree; else applies an operation to the last one.
   void add_middle() {
     const Value last = values_.back();
     const int64_t kind = between(0, 4);

@@ -1,4 +1,4 @@
-// Small graphs and clusters of two or three axes that nothing is known of.
+// Random small graphs and clusters of two or three axes.
 #pragma once
 
 #include <random>
@@ -15,16 +15,16 @@ struct RandomSetting {
   Mesh mesh;
   CostModel costs;
 };
-// Three to five operations, from an embedding to a cross entropy, on 2 x 2 or 2 x 3 ranks; on three
-// axes 2 x 2 x 2.
+// Returns three to five operations, from an embedding to a cross entropy, on 2 x 2 or 2 x 3 ranks,
+// or on 2 x 2 x 2 with three axes.
 RandomSetting random_setting(std::mt19937_64& random, size_t axes = 2);
-// A rule, at random, on every axis of every operation.
+// Returns a strategy with a random rule on every axis of every operation.
 Strategy random_rules(const RandomSetting& setting, std::mt19937_64& random);
 
 double plans_of(const Problem& problem);
-// Takes choices away, at random, until there are at most so many plans.
+// Removes random choices until at most `most_plans` plans are left.
 void thin_out(Problem& problem, double most_plans, std::mt19937_64& random);
-// A rule, at random, on one axis of every operation, and where they are many on both.
+// Returns random rules as hints on one axis of every operation, and on both where there are many.
 Hints random_hints(const RandomSetting& setting, double most_plans, std::mt19937_64& random);
 
 }  // namespace hidup

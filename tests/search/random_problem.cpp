@@ -36,7 +36,7 @@ class Maker {
     return std::uniform_real_distribution<double>(low, high)(random_);
   }
   bool chance(double p) { return real(0.0, 1.0) < p; }
-  // Often 0, often one of a few numbers, so that some are equal.
+  // Returns often 0 and often one of a few numbers, so that some costs are equal.
   double cost() { return chance(0.3) ? 0.0 : chance(0.3) ? between(1, 4) : real(0.0, 5.0); }
   double message() { return chance(hidden_messages_) ? 0.0 : cost(); }
 
@@ -78,14 +78,14 @@ class Maker {
     }
     problem_.kinds.push_back(std::move(kind));
   }
-  // Of what the first block reads.
+  // Adds the operation that the first block reads.
   void first_kind() {
     add_choices(0);
     problem_.ops.push_back({.kind = 0});
   }
-  // The input of a block is the last operation of the one before.
+  // Adds an operation's kind. The input of a block is the last operation of the one before.
   void add_kind(size_t op) {
-    std::vector<size_t> behind;  // how far before the operation its inputs are
+    std::vector<size_t> behind;  // distances back to the operations that it reads
     behind.resize(static_cast<size_t>(between(1, 3)));
     for (size_t& distance : behind) {
       distance = static_cast<size_t>(between(1, static_cast<int>(op) + 1));

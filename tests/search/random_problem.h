@@ -1,4 +1,4 @@
-// Small search problems that nothing is known of.
+// Random small search problems.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ struct RandomProblem {
   uint64_t seed = 0;
   int microbatches = 2;
   size_t ops = 5;     // in each block
-  size_t blocks = 1;  // that are equal, one behind the other
+  size_t blocks = 1;  // equal ones in sequence
   int most_choices = 3;
 };
 Problem random_problem(const RandomProblem& parameters);

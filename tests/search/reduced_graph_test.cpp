@@ -52,14 +52,14 @@ TEST(ReducedGraphs, AreGraphsWithFewerBlocks) {
     ops += reduced.weight * static_cast<double>(reduced.graph.ops().size());
     parameters += reduced.weight * static_cast<double>(reduced.graph.parameter_count());
   }
-  // Lines through what grows evenly meet the whole.
+  // Numbers that grow evenly extrapolate to those of the whole graph.
   EXPECT_NEAR(weights, 1.0, 1e-12);
   EXPECT_NEAR(ops, static_cast<double>(graph.ops().size()), 1e-6);
   EXPECT_NEAR(parameters, static_cast<double>(graph.parameter_count()), 1e-3);
 }
 
-// A residual connection over many blocks: the block that it ends in differs from the others, and no
-// block may be removed that it reads.
+// With a residual connection over many blocks, the block that it ends in differs from the others,
+// and no block that it reads may be removed.
 TEST(ReducedGraphs, KeepBlocksThatOthersRead) {
   Graph graph("skips");
   const TensorId tokens = graph.add_input("tokens", DType::i32, {8, 16});
@@ -78,7 +78,7 @@ TEST(ReducedGraphs, KeepBlocksThatOthersRead) {
   const TensorId targets = graph.add_input("targets", DType::i32, {8, 16});
   graph.add_op(OpKind::cross_entropy, "loss", {logits, targets});
   const std::vector<ReducedGraph> reduced_graphs = reduced_graphs_of(graph, signatures(graph));
-  EXPECT_EQ(reduced_graphs.size(), 3U);  // blocks before the skip, and behind it
+  EXPECT_EQ(reduced_graphs.size(), 3U);  // blocks before the skip, and after it
   for (const ReducedGraph& reduced : reduced_graphs) {
     const TensorId skip = reduced.graph.find("blocks.200.sum");
     ASSERT_GE(skip, 0);
@@ -87,7 +87,7 @@ TEST(ReducedGraphs, KeepBlocksThatOthersRead) {
   }
 }
 
-// A strategy for one block holds for all that are equal to it.
+// A strategy for one block holds for all equal blocks.
 TEST(ReducedGraphs, TheirStrategiesExtendToTheWhole) {
   for (const int64_t experts : {0, 4}) {
     const Graph graph = deep_model(40, experts);
@@ -100,7 +100,7 @@ TEST(ReducedGraphs, TheirStrategiesExtendToTheWhole) {
                 print_strategy(graph, whole))
           << name;
       EXPECT_FALSE(reduced_graphs_of(graph, signatures_of(graph, &whole)).empty()) << name;
-      // An operation that is computed in another way is not alike.
+      // A recomputed operation differs from the others.
       whole.ops[graph.ops().size() / 2].recompute = true;
       EXPECT_NE(signatures_of(graph, &whole), signatures_of(graph)) << name;
     }
@@ -109,7 +109,7 @@ TEST(ReducedGraphs, TheirStrategiesExtendToTheWhole) {
 
 class DeepStrategies : public testing::TestWithParam<std::string_view> {};
 
-// The error of the extrapolation here: half a percent of the time, one percent of the memory. (The
+// The extrapolation's error here is half a percent of the time and one percent of the memory. (The
 // ends of buckets do not repeat with the blocks: fsdp with a batch of 32 is 1.8 % above its
 // memory.)
 TEST_P(DeepStrategies, AreSimulatedByReducedGraphs) {

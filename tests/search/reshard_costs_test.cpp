@@ -13,7 +13,7 @@
 namespace hidup {
 namespace {
 
-// On each of two axes whole, in parts or a summand; on the inner one in parts by its share, too.
+// Returns layouts of two axes, each whole, in parts or a summand; the inner one also by its share.
 std::vector<Layout> layouts() {
   const std::vector<Placement> placements = {Placement::replicate(), Placement::shard(0),
                                              Placement::shard(1), Placement::partial()};
@@ -31,7 +31,7 @@ bool is_total(const Layout& layout) {
   return std::ranges::none_of(layout, &Placement::is_partial);
 }
 
-// What is known of one reshard is taken for no other one.
+// A cached cost of one reshard is used for no other.
 TEST(ReshardCosts, OfEveryReshardAreItsOwn) {
   const Mesh mesh = {{"node", 2}, {"gpu", 3, {{4, 1, 1}}}};
   const CostModel model(roofline_profile(

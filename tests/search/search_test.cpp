@@ -1,4 +1,4 @@
-// From a graph to a strategy: the search problem against the programs that lower() writes.
+// The search from a graph to a strategy: its problem against the programs that lower() writes.
 #include "search/search.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Graph small_model(int64_t layers) {
 
 const Mesh kFourRanks = {{"ranks", 4}};
 
-// All on the compute stream, without overlap: what the instructions of a pass take, one by one.
+// Adds up the times of a pass's instructions on the compute stream, without overlap.
 double computed_s(const Program& program, const CostModel& model, Phase phase) {
   double seconds = 0.0;
   for (const Instruction& instruction : program.instructions) {
@@ -39,9 +39,8 @@ double computed_s(const Program& program, const CostModel& model, Phase phase) {
 
 class NamedStrategies : public testing::TestWithParam<const char*> {};
 
-// What the search charges for a strategy is what the program does, every operation by itself: its
-// computation to a few percent (sums of gradients are missing), and the step's time and memory come
-// near to those that are simulated and planned.
+// The search charges each operation what the program computes for it, to a few percent (sums of
+// gradients are missing). The step's time and memory are near the simulated and planned ones.
 TEST_P(NamedStrategies, CostWhatTheirProgramsDo) {
   const Graph graph = small_model(2);
   const CostModel model_costs = simple_costs();
@@ -114,7 +113,7 @@ TEST(Search, NeverLosesToNamedStrategiesAndItsProgramsAreRight) {
   }
 }
 
-// Plans that it finds are better by the objective, which need not be so by the simulation.
+// A proof finds better plans by the objective, which might be slower by the simulation.
 TEST(Search, IsNotSlowerWithAProof) {
   for (const double bandwidth : {1e8, 3e8, 1e9, 3e9, 1e10}) {
     for (const int microbatches : {1, 2, 4}) {
@@ -139,7 +138,7 @@ TEST(Search, IsNotSlowerWithAProof) {
   }
 }
 
-// Neither the number of threads nor what nobody asks for changes what is found.
+// Neither the number of threads nor the omission of unrequested results changes the plan.
 TEST(Search, FindsTheSameWithLessEffort) {
   for (const double bandwidth : {1e8, 1e10}) {
     const Graph graph = small_model(2);
@@ -160,8 +159,8 @@ TEST(Search, FindsTheSameWithLessEffort) {
   }
 }
 
-// The search of a deep graph looks at reduced graphs of it; what it says of its plan is of the
-// whole.
+// The search of a deep graph looks at reduced graphs; its statements about the plan are of the
+// whole graph.
 TEST(Search, OfDeepGraphsPredictsTheirPrograms) {
   const Graph graph = small_model(40);
   for (const double bandwidth : {1e8, 1e10}) {
@@ -182,7 +181,7 @@ TEST(Search, OfDeepGraphsPredictsTheirPrograms) {
   }
 }
 
-// The bound is of the numbers that were tried.
+// The bound covers the numbers of microbatches that were tried.
 TEST(Search, TriesTwiceTheMostMicrobatchesWhereTheseAreTheFastest) {
   Setting setting = quick_setting();
   setting.machine.links[0] = {.bandwidth = 1e9, .latency_s = 1e-6};
@@ -195,11 +194,11 @@ TEST(Search, TriesTwiceTheMostMicrobatchesWhereTheseAreTheFastest) {
     return candidate.strategy.microbatches <= 2;
   });
   EXPECT_LT(more.step.seconds(), 0.99 * tried->seconds);
-  setting.options.microbatches = {2};  // somebody asked for them
+  setting.options.microbatches = {2};  // explicitly requested
   EXPECT_EQ(setting.search().step.strategy.microbatches, 2);
 }
 
-// On one rank nothing is communicated, and there is one way.
+// One rank does not communicate, and has one plan.
 TEST(Search, OfOneRankComputesAsOneRankDoes) {
   const Graph graph = small_model(1);
   const SearchOutcome outcome =
@@ -232,8 +231,8 @@ TEST(Search, KeepsTheLimitOfMemory) {
   EXPECT_GT(std::get<Infeasible>(nothing).least.bytes, 1000);
 }
 
-// Work is counted, not time: that of a search whose deadline is over from the start is what the
-// first plan takes, a small part of that of a whole search. Others do as much after theirs.
+// Work is counted, not time: a search past its deadline does the work of its first plan only, a
+// small part of a whole search, and later deadlines allow as much after them.
 TEST(Search, EndsSoonAfterItsDeadlineWithAPlan) {
   for (const bool two_axes : {false, true}) {
     for (const int64_t memory : {int64_t{0}, int64_t{4} << 20}) {  // the latter is short
@@ -272,8 +271,7 @@ TEST(Search, EndsSoonAfterItsDeadlineWithAPlan) {
   }
 }
 
-// The outcome's objective is then that of the returned strategy, not that of a plan without a
-// forecast.
+// The outcome's objective then belongs to the returned strategy, not to a plan without a forecast.
 TEST(Search, AForecastThatIsTooLateGivesWayToANamedStrategy) {
   Setting setting = quick_setting();
   const SearchOutcome whole = setting.search();
@@ -291,8 +289,7 @@ TEST(Search, AForecastThatIsTooLateGivesWayToANamedStrategy) {
   EXPECT_TRUE(named) << "the plan is among the candidates that were not in time";
 }
 
-// The slowest and the fastest machines: steps from nanoseconds to years, which the search ends
-// with.
+// On the slowest and the fastest machines steps take nanoseconds to years, and the search ends.
 TEST(Search, MachinesOfAnySpeed) {
   Setting setting = small_setting(4);
   for (const double flops : {1e6, 1e18}) {

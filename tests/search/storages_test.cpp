@@ -1,4 +1,4 @@
-// How the parameters of an operation may be stored.
+// The possible storages of an operation's parameters.
 #include "search/problem/storages.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ struct Stored {
   std::vector<ChoiceMeaning> meanings;
 };
 
-// Of the first feed-forward product, 64 by 256, with that rule per axis.
+// Returns the storages of the first feed-forward product, 64 by 256, with one rule per axis.
 Stored storages(const Mesh& mesh, const std::vector<std::string>& rules,
                 StorageChoices choices = StorageChoices::on_some_axes) {
   const Graph graph = build_model(small_deck(), 1000);
@@ -43,7 +43,7 @@ TEST(Storages, OfOneAxis) {
   EXPECT_THAT(storages({{"gpu", 4}}, {"column"}).layouts, ElementsAre("S(1), S(1)"));
 }
 
-// Every set of axes for the state, and every one within it for the storage.
+// The state may be sharded on every set of axes, and the storage on every subset of it.
 TEST(Storages, OfTwoAxes) {
   EXPECT_THAT(storages({{"node", 2}, {"gpu", 4}}, {"batch", "batch"}).layouts,
               ElementsAre("R R, R R",
@@ -63,8 +63,8 @@ TEST(Storages, OfTwoAxes) {
               ElementsAre("R R, R R", "R R, S(0) R", "S(0) R, S(0) R"));
 }
 
-// What a rank updates is a part of what it stores, so that nothing is sent for it: where inner axes
-// leave a dimension to cut.
+// The updated part lies within the stored one where inner axes leave a dimension to cut, so nothing
+// is sent for the update.
 TEST(Storages, StateLiesWithinTheStorage) {
   const Mesh mesh = {{"pod", 2}, {"node", 2}, {"gpu", 3}};
   const Graph graph = build_model(small_deck(), 1000);

@@ -1,4 +1,4 @@
-// Joint problems of three axes, near some strategy, of small random graphs: against trying all
+// Joint problems of three axes, near a given strategy, of small random graphs: against trying all
 // plans, and against the exact search among all strategies.
 #include <gtest/gtest.h>
 
@@ -23,7 +23,7 @@ namespace {
 
 constexpr size_t kAxes = 3;
 
-// Of one, two and four microbatches, every other three with a limit of memory.
+// The cases have one, two and four microbatches, and three of every six a limit of memory.
 TEST(ThreeAxes, TheUsualEffortFindsTheOptimumNearSomeStrategy) {
   int optima = 0;
   for (int number = 0; number < 300; ++number) {
@@ -53,7 +53,7 @@ TEST(ThreeAxes, TheUsualEffortFindsTheOptimumNearSomeStrategy) {
   EXPECT_EQ(optima, 292);  // proofs end at their gap
 }
 
-// The exact search among all strategies that keep the hints, by axes, and near what that finds.
+// The exact search covers all strategies that keep the hints, by axes, and those near its result.
 TEST(ThreeAxes, FindsMoreOptimaThanOneAxisAtATime) {
   int by_axes_finds = 0;
   int found = 0;

@@ -26,7 +26,7 @@ struct Small {
   double least = 0.0;  // seconds of a plan
 };
 
-// Of one, two and four microbatches, every other three with a limit of memory.
+// The cases have one, two and four microbatches, and three of every six a limit of memory.
 Small small_problem(int number) {
   std::mt19937_64 random(static_cast<uint64_t>(number));
   const RandomSetting setting = random_setting(random);
@@ -50,7 +50,7 @@ TEST(TwoAxes, ExactSearchFindsTheOptimum) {
   }
 }
 
-// How good the plans of search_strategy()'s options are, and how many are proven to be so.
+// Numbers of optimal plans, and of proofs, with search_strategy()'s options.
 struct Quality {
   int optima = 0, proofs = 0;
 };
@@ -81,8 +81,8 @@ TEST(TwoAxes, TheUsualEffortFindsTheOptimum) {
   EXPECT_EQ(quality.proofs, kProblems / 2);
 }
 
-// A price of bytes finds many, sweeps of the plans that fit most others; one plan is slower, by
-// less than the gap at which proofs end.
+// A price of bytes finds many optima, sweeps of the plans that fit most others; one plan is slower,
+// by less than the gap at which proofs end.
 TEST(TwoAxes, TheUsualEffortFindsTheOptimumUnderALimitOfMemory) {
   const Quality quality = quality_of_usual_effort(true);
   EXPECT_EQ(quality.optima, kProblems / 2 - 1);
@@ -90,7 +90,7 @@ TEST(TwoAxes, TheUsualEffortFindsTheOptimumUnderALimitOfMemory) {
 }
 
 // The sweeps of a small problem are exact, and wider ones raise no bound, which stays below the
-// optimum by what rounding may do. With so much work certify() would not end.
+// optimum by rounding. With so much work left, certify() would not end otherwise.
 TEST(TwoAxes, ProofsEndWhereNoMoreCanBeProven) {
   for (int p = 0; p < 60; ++p) {
     const auto [problem, least] = small_problem(p);
@@ -101,12 +101,12 @@ TEST(TwoAxes, ProofsEndWhereNoMoreCanBeProven) {
   }
 }
 
-// By the objective and by the simulation.
+// Seconds by the objective and by the simulation.
 struct Times {
   double objective = kInfinity, simulated = kInfinity;
 };
 
-// Of the plan that is fastest by the simulation.
+// Returns the times of the plan that is fastest by the simulation.
 Times fastest_simulated(const RandomSetting& setting, const SearchOptions& options) {
   const BuiltProblem built = build_problem(setting.graph, setting.mesh, setting.costs,
                                            {.microbatches = options.microbatches[0],
@@ -126,7 +126,7 @@ Times fastest_simulated(const RandomSetting& setting, const SearchOptions& optio
   return best;
 }
 
-// The objective may be above the simulation, where messages pass stages that it lets them wait for.
+// The objective may exceed the simulation, in which messages pass stages that hold them here.
 TEST(TwoAxes, TheBoundIsBelowTheFastestSimulatedStep) {
   int agree = 0;
   int below = 0;

@@ -1,4 +1,4 @@
-// Hints from their text, and strategies that keep them or not.
+// Hints as text, and strategies that keep or break them.
 #include "sharding/hints.h"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ loss = cross_entropy(y.1, targets)
 )");
 }
 
-// "y.0 column, y.1 -, ..." : the rules that are pinned.
+// Returns the pinned rules, such as "y.0 column, y.1 -, ...".
 std::string pinned(const Graph& graph, const Hints& hints) {
   std::string text;
   for (size_t op = 0; op < hints.ops.size(); ++op) {
@@ -66,7 +66,7 @@ TEST(Hints, PinChoicesOfMemory) {
   EXPECT_EQ(broken(), "the hints ask for up.0 kept for a pass, not a step");
   strategy = with_memory_hints(hints, named_strategy("dp", graph, kOneAxis));
   EXPECT_EQ(broken(), "");
-  EXPECT_EQ(strategy.parameters[0].kept, Kept::step);  // the table, of which they say nothing
+  EXPECT_EQ(strategy.parameters[0].kept, Kept::step);  // the table, which the hints do not name
   EXPECT_FALSE(strategy.ops[0].recompute);
 }
 
@@ -75,7 +75,7 @@ TEST(Hints, AWholeStrategyPinsEverything) {
   for (const Mesh& mesh : {kOneAxis, kTwoAxes}) {
     for (const NamedStrategy& named : named_strategies()) {
       Strategy strategy = named_strategy(named.name, graph, mesh);
-      strategy.stages = {0, 2};  // notes
+      strategy.stages = {0, 2};  // notes, which change nothing
       strategy.predicted = PredictedStep{.iteration_s = 1.0};
       const Hints hints = read_hints(graph, mesh, print_strategy(graph, strategy), "h.yaml");
       EXPECT_EQ(broken_hint(graph, hints, strategy), "") << named.name;
@@ -120,7 +120,7 @@ TEST(Hints, AnyPartMayBeMissing) {
 TEST(Hints, PatternsStandForSeveral) {
   EXPECT_EQ(pinned("operations: [{op: 'y.*', rule: [row]}]"), "x -, y.0 row, y.1 row, loss -");
   EXPECT_EQ(pinned("operations: [{op: '?.1', rule: [row]}]"), "x -, y.0 -, y.1 row, loss -");
-  // The later one counts, on the axes that it names.
+  // The later hint has precedence on the axes that it names.
   EXPECT_EQ(pinned("operations: [{op: '*', rule: [batch]}, {op: y.1, rule: [column]}]"),
             "x batch, y.0 batch, y.1 column, loss batch");
   EXPECT_EQ(
@@ -134,7 +134,7 @@ TEST(Hints, PatternsStandForSeveral) {
   EXPECT_FALSE(hints.of_parameter(graph.find("table"))->optimizer_state);
 }
 
-// In a model the number of the layer is what a person wants to leave out.
+// Hints for a model may leave out the number of the layer.
 TEST(Hints, ALayersNumberMayBeLeftOut) {
   Deck deck;
   deck.model = {.family = "bert", .layers = 3, .hidden = 12, .ffn = 20, .heads = 3, .sequence = 7};

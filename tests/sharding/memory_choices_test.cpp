@@ -1,4 +1,4 @@
-// What a level computes again, by the names and the kinds of operations.
+// Operations that a level recomputes, by names and kinds.
 #include "sharding/memory_choices.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ Graph model(const std::string& family) {
   return build_model(deck, 31);
 }
 
-// Operations of that beginning that are computed again, or that are not.
+// Returns the operations with names of that beginning that are recomputed, or those that are not.
 Names with_flag(const Graph& graph, Recompute level, const std::string& beginning, bool again) {
   const Strategy strategy =
       with_recompute(graph, named_strategy("dp", graph, {{"ranks", 2}}), level);

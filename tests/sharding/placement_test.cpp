@@ -24,7 +24,7 @@ TEST(BalancedOffsets, DifferByOneAtMost) {
   }
 }
 
-// From part `first` on and around, one more each until nothing is left.
+// From part `first` on and around, parts get one more element each until none is left.
 TEST(BalancedOffsets, GiveTheLargerPartsFromTheFirstOn) {
   EXPECT_EQ(balanced_offsets(5, 4, 3), (std::vector<int64_t>{0, 1, 2, 3, 5}));
   for (int64_t extent = 0; extent < 20; ++extent) {
@@ -75,7 +75,7 @@ TEST(RegionOf, RefusesAMissingDimension) {
   EXPECT_THROW(region_of({5}, {}, {{"ranks", 2}}, 0), Error);
 }
 
-// The first rank of the axis has all of it, the others have nothing.
+// The first rank of the axis has the whole tensor, the others have nothing.
 TEST(RegionOf, OnTheFirstRankOfAnAxis) {
   const Mesh mesh = {{"node", 2}, {"gpu", 3}};
   const Layout layout = {Placement::shard(0), Placement::on_first_rank()};
@@ -107,7 +107,7 @@ TEST(RegionOf, PartsOfShares) {
   EXPECT_EQ(columns({share(1), none}), (Parts{{0, 2}, {0, 2}, {0, 2}, {2, 6}, {2, 6}, {2, 6}}));
   EXPECT_EQ(columns({none, share(1)}), (Parts{{0, 0}, {0, 4}, {4, 4}, {0, 0}, {0, 4}, {4, 4}}));
   EXPECT_EQ(columns({none, share(2)}), (Parts{{0, 5}, {5, 3}, {8, 0}, {0, 5}, {5, 3}, {8, 0}}));
-  // The outer axis cuts first; the inner one has the seats from there on.
+  // The outer axis cuts first; the inner one divides that part's seats.
   EXPECT_EQ(columns({share(1), share(2)}), (Parts{{0, 1}, {1, 1}, {2, 0}, {2, 4}, {6, 2}, {8, 0}}));
   const Placement last = Placement::shard(0, ShareNumber::only(2));
   EXPECT_EQ(columns({none, last}), (Parts{{0, 0}, {0, 0}, {0, 8}, {0, 0}, {0, 0}, {0, 8}}));
@@ -221,7 +221,7 @@ TEST(Coordinates, AreRowMajor) {
   EXPECT_EQ(coordinates_of(mesh, 6), (std::vector<int64_t>{1, 2}));
 }
 
-// The ranks of a mesh whose outer axis has neighbours are those of the other order, renumbered.
+// With neighbours along the outer axis, ranks are those of the other order, renumbered.
 TEST(Coordinates, FollowTheNumberingOfRanks) {
   const Mesh mesh = {{"node", 2}, {"gpu", 3}};
   const Mesh other = {{.name = "node", .size = 2, .numbered = 1},

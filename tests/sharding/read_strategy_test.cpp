@@ -81,7 +81,7 @@ TEST(ReadStrategy, TakesOtherRulesAndStorage) {
   EXPECT_TRUE(strategy.defer_gradients);
 }
 
-// Shares are of format 2; files of format 1 have none.
+// Format 2 has shares; format 1 has none.
 TEST(ReadStrategy, TakesShares) {
   const Graph graph = small_graph();
   std::string text = edited("[batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n  - {op: y",
@@ -96,12 +96,12 @@ TEST(ReadStrategy, TakesShares) {
   EXPECT_EQ(to_string(gradient_layout(strategy.ops[1], 0)), "S(0)");
   EXPECT_EQ(to_string(strategy.parameters[0].storage), "S(1)%2");
   EXPECT_EQ(print_strategy(graph, strategy), text);
-  // A rank alone needs no share, but the format.
+  // A single rank needs format 2, but no share.
   text = edited("rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n  - {op: loss",
                 "rule: [batch@1], inputs: [[S(0)@1], [R@1]], outputs: [[S(0)@1]]}\n  - {op: loss");
   text.replace(text.find("format_version: 1"), 17, "format_version: 2");
   EXPECT_EQ(reprinted(graph, kMesh, text), text);
-  // A rule that cuts nothing may leave ranks out; shares of the same ranks are one.
+  // A rule that cuts nothing may leave out ranks; its shares of the same ranks count as one.
   text = edited("rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n  - {op: loss",
                 "rule: [replicate%2], inputs: [[R%2], [R@1]], outputs: [[R]]}\n  - {op: loss");
   text.replace(text.find("format_version: 1"), 17, "format_version: 2");
@@ -111,7 +111,7 @@ TEST(ReadStrategy, TakesShares) {
   const Strategy left_out = parse_strategy(graph, kMesh, text, "s.yaml");
   EXPECT_EQ(to_string(input_layout(left_out.ops[1], 0)), "R@1");
   text.replace(text.find("replicate%2"), 11, "replicate%1");
-  EXPECT_THROW(parse_strategy(graph, kMesh, text, "s.yaml"), Error);  // of all ranks
+  EXPECT_THROW(parse_strategy(graph, kMesh, text, "s.yaml"), Error);  // all ranks must have it
 }
 
 TEST(ReadStrategy, TakesWhatComesAndGoes) {
@@ -130,7 +130,7 @@ TEST(ReadStrategy, TakesWhatComesAndGoes) {
   EXPECT_EQ(print_strategy(graph, strategy), text);
   EXPECT_NE(strategy_hash(graph, strategy),
             strategy_hash(graph, parse_strategy(graph, kMesh, small_text(), "s.yaml")));
-  // What all strategies had before there was a choice is not written.
+  // Defaults from before these choices existed are not written.
   text.replace(text.find("accumulate: 3"), 13, "accumulate: 1");
   text.replace(text.find("recompute: true"), 15, "recompute: false");
   text.replace(text.find("kept: pass"), 10, "kept: step");
@@ -156,8 +156,8 @@ TEST(ReadStrategy, GroupsNeedLossesThatAddUp) {
   }
 }
 
-// Where the forward pass's stages begin, and what was predicted, change nothing; not the hash
-// either.
+// The starts of the forward pass's stages and the prediction change neither the strategy nor its
+// hash.
 TEST(ReadStrategy, KeepsNotes) {
   const Graph graph = small_graph();
   const std::string text = small_text() +
@@ -201,7 +201,7 @@ TEST(ReadStrategy, SaysWhichGraphItWasMadeFor) {
   }
 }
 
-// One run reports everything, in the order of the text.
+// One call reports all problems, in the order of the text.
 TEST(ReadStrategy, ReportsAllProblems) {
   std::string text = edited("{op: y, rule: [batch]", "{op: y, rule: [colum]");
   text.replace(text.find("{op: loss, rule: [batch]"), 24, "{op: loss, rule: [rows]");

@@ -1,4 +1,4 @@
-// What a strategy's text may not say, one change at a time.
+// Errors in a strategy's text, one change at a time.
 #include <gtest/gtest.h>
 
 #include "core/check.h"
@@ -65,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"{op: y, rule: [batch]", "{op: y, rule: [colum]",
              "10:20: y cannot be sharded by colum: did you mean column?; legal rules: replicate, "
              "batch, sequence, row, column, partial"},
-        // A rule that another operation has.
+        // The rule belongs to other operations.
         Edit{"{op: y, rule: [batch]", "{op: y, rule: [vocabulary]",
              "10:20: y cannot be sharded by vocabulary; legal rules: replicate, batch, sequence, "
              "row, column, partial"},
@@ -95,7 +95,7 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"{op: y, ", "{", "10:5: op: expected y, the next operation of the graph, found "},
         Edit{"  - {op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n", "  - y\n",
              "10:5: op is missing"},
-        // y comes before x.
+        // y precedes x.
         Edit{"  - {op: x, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n"
              "  - {op: y, rule: [batch], inputs: [[S(0)], [R]], outputs: [[S(0)]]}\n",
              "  - {op: y, rule: [batch]}\n  - {op: x, rule: [batch]}\n",
@@ -144,7 +144,7 @@ INSTANTIATE_TEST_SUITE_P(
         Edit{"  - {name: w, storage: [R], optimizer_state: [R]}\n", "",
              "13:3: parameters: expected a list of the graph's 2 parameters, found 1"}));
 
-// Where the file begins with format_version: 1 that is a problem besides.
+// These keys are another problem where the file begins with format_version: 1.
 INSTANTIATE_TEST_SUITE_P(
     ComingAndGoing, IllegalEdit,
     testing::Values(

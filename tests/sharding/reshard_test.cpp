@@ -17,12 +17,12 @@ Placement cut(int dim) {
   return Placement::shard(dim);
 }
 
-// Without shares.
+// Returns a mesh without shares.
 Mesh mesh_for(const Layout& layout) {
   return Mesh(layout.size(), Axis{.name = "axis", .size = 3});
 }
 
-// "all_gather 1: S(0) R; slice 0: ..." : kind and axis of every step, and the layout after it.
+// Returns kind and axis of every step, with the layout after it: "all_gather 1: S(0) R; ...".
 std::string steps_of(const Layout& from, const Layout& to, const Mesh& mesh) {
   std::string text;
   for (const ReshardStep& step : reshard_steps(from, to, mesh)) {
@@ -60,8 +60,8 @@ TEST(ReshardSteps, OneAxisAtATime) {
   EXPECT_EQ(steps_of({kP, kP}, {kR, kR}), "all_reduce 0: R P; all_reduce 1: R R");
 }
 
-// The inner axis cuts what the outer one leaves: its parts fit together only if they are parts of
-// one piece.
+// The inner axis cuts the outer one's part: its parts fit together only if they are parts of one
+// piece.
 TEST(ReshardSteps, TheInnerShardGoesFirstAndComesBackLast) {
   EXPECT_EQ(steps_of({cut(0), cut(0)}, {kR, cut(0)}),
             "all_gather 1: S(0) R; all_gather 0: R R; slice 1: R S(0)");
@@ -73,9 +73,9 @@ TEST(ReshardSteps, TheInnerShardGoesFirstAndComesBackLast) {
             "all_gather 1: P R; reduce_scatter 0: S(0) R; slice 1: S(0) S(0)");
   EXPECT_EQ(steps_of({cut(0), cut(0)}, {kFirst, cut(0)}),
             "all_gather 1: S(0) R; all_to_all 0: S(0)@0 R; slice 1: S(0)@0 S(0)");
-  // The outer one stays: nothing to do for it.
+  // The outer placement stays and needs no step.
   EXPECT_EQ(steps_of({cut(0), cut(0)}, {cut(0), kR}), "all_gather 1: S(0) R");
-  // Another dimension is not in the way.
+  // A cut of another dimension does not interfere.
   EXPECT_EQ(steps_of({cut(0), cut(1)}, {kR, cut(1)}), "all_gather 0: R S(1)");
 }
 
@@ -83,12 +83,12 @@ TEST(ReshardSteps, LocalOnes) {
   EXPECT_TRUE(reshards_locally({kR, kR}, {kR, kR}));
   EXPECT_TRUE(reshards_locally({kR, cut(0)}, {cut(1), cut(0)}));
   EXPECT_TRUE(reshards_locally({kR, kR}, {kP, kFirst}));
-  EXPECT_FALSE(reshards_locally({kR, cut(0)}, {cut(0), cut(0)}));  // the inner one is in the way
+  EXPECT_FALSE(reshards_locally({kR, cut(0)}, {cut(0), cut(0)}));  // the inner cut interferes
   EXPECT_FALSE(reshards_locally({kP, kR}, {kR, kR}));
   EXPECT_FALSE(reshards_locally({kFirst, kR}, {kR, kR}));
 }
 
-// Between the ranks of shares: %1 has the ranks 0 and 1, %2 has 1 and 2, %3 has 0, 1 and 2 of four.
+// Shares of four ranks: %1 has the ranks 0 and 1, %2 has 1 and 2, %3 has 0, 1 and 2.
 TEST(ReshardSteps, BetweenShares) {
   const Mesh mesh = {{.name = "ranks", .size = 4, .shares = {{1, 2}, {0, 1, 1}, {1, 1, 1}}}};
   Mesh filled = mesh;
@@ -134,7 +134,7 @@ TEST(Moves, TakeTurnsAtTheRanksThatHaveIt) {
   EXPECT_EQ(ranks_concerned(axis, from(1), Placement::partial()), std::vector<int64_t>{});
 }
 
-// Whether the header says so of the change.
+// Returns true if the header allows the change.
 bool is_legal(ReshardKind kind, const Axis& axis, const Placement& from, const Placement& to) {
   const std::vector<int64_t> before = ranks_with(axis, from.share);
   const std::vector<int64_t> after = ranks_with(axis, to.share);
@@ -166,7 +166,7 @@ bool is_legal(ReshardKind kind, const Axis& axis, const Placement& from, const P
   return false;
 }
 
-// Elements that the ranks of a group have between them.
+// Returns the elements that the ranks of a group have together.
 std::set<int64_t> elements_of(const Layout& layout, const Mesh& mesh,
                               const std::vector<int64_t>& ranks) {
   const Shape shape = {5, 4, 3};
@@ -180,8 +180,8 @@ std::set<int64_t> elements_of(const Layout& layout, const Mesh& mesh,
   return all;
 }
 
-// A step exchanges data among the ranks of a group along its axis only: between them they must
-// have what they need.
+// Checks that the ranks of each group along the step's axis, which alone exchange data, together
+// have all elements that they need.
 void expect_possible(const Layout& from, const ReshardStep& step, const Mesh& mesh) {
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     if (axis != step.axis) {
@@ -225,13 +225,13 @@ TEST(ReshardSteps, LeadFromEveryLayoutToEveryOther) {
   const Mesh mesh = {{.name = "node", .size = 2, .shares = {{3, 1}, {1, 0}}},
                      {.name = "core", .size = 4, .shares = {{2, 0, 1, 0}, {0, 1, 1, 2}}}};
   const std::vector<Layout> layouts = all_layouts(mesh[0], mesh[1]);
-  for (size_t f = 0; f < layouts.size(); f += 5) {  // and all that it may become
+  for (size_t f = 0; f < layouts.size(); f += 5) {  // and all layouts that it may become
     for (const Layout& to : layouts) {
       const Layout& from = layouts[f];
       SCOPED_TRACE(to_string(from) + " to " + steps_of(from, to, mesh));
       Layout now = from;
       const std::vector<ReshardStep> steps = reshard_steps(from, to, mesh);
-      EXPECT_LE(steps.size(), 7U);  // three on each of two axes, and the inner one once more
+      EXPECT_LE(steps.size(), 7U);  // three per axis, and the inner one once more
       for (const ReshardStep& step : steps) {
         expect_possible(now, step, mesh);
         now = step.to;
@@ -241,7 +241,7 @@ TEST(ReshardSteps, LeadFromEveryLayoutToEveryOther) {
   }
 }
 
-// Three axes that cut one dimension: the loop ends, and where it should.
+// Three axes cut one dimension: the loop ends with the right layout.
 TEST(ReshardSteps, OnThreeAxes) {
   const Mesh mesh = {{"rack", 2},
                      {.name = "node", .size = 2, .shares = {{0, 1}, {1, 1}}},

@@ -35,9 +35,9 @@ TEST(ReshardRoutes, OfSums) {
 }
 
 TEST(ReshardRoutes, OfShardsOfOneDimension) {
-  EXPECT_THAT(texts({kRows, kRows}, {kWhole, kWhole}),
-              ElementsAre("all_gather gpu, all_gather node", "all_gather node+gpu",
-                          "all_gather node*gpu"))
+  EXPECT_THAT(
+      texts({kRows, kRows}, {kWhole, kWhole}),
+      ElementsAre("all_gather gpu, all_gather node", "all_gather node+gpu", "all_gather node*gpu"))
       << "the inner one lies in the outer one";
   EXPECT_THAT(texts({kSum, kSum}, {kRows, kRows}),
               ElementsAre("reduce_scatter node, reduce_scatter gpu", "reduce_scatter node+gpu",
@@ -105,7 +105,7 @@ TEST(ReshardRoutes, OfUnequalSharesMayExchangeAtOnce) {
   EXPECT_THAT(found, AllOf(Contains("all_to_all node+gpu"), Contains("all_to_all node*gpu")));
 }
 
-// On three axes, between all layouts of two dimensions.
+// On three axes, routes between all layouts of two dimensions are tried.
 TEST(ReshardRoutes, LeadThereOnceEach) {
   const Mesh mesh = {{"pod", 2}, {"node", 2}, {"gpu", 2}};
   const std::vector<Placement> kinds = {kWhole, kSum, kRows, kColumns};

@@ -12,8 +12,8 @@
 namespace hidup {
 namespace {
 
-// Every family, with each router, with experts in some blocks and in all of them; and what no
-// family has.
+// Returns every family, with each router, with experts in some blocks and in all, and operations
+// that no family has.
 std::vector<Graph> every_model() {
   std::vector<Graph> graphs;
   for (const char* family : {"bert", "gpt", "vit", "llama"}) {
@@ -67,7 +67,7 @@ TEST(Rules, ReplicateComesFirstAndLeavesEverythingWhole) {
   }
 }
 
-// use(graph, operation, rule, what they are) for all rules of every model.
+// Calls use(graph, operation, rule, their names) for all rules of every model.
 template <typename Use>
 void for_every_rule(Use use) {
   for (const Graph& graph : every_model()) {
@@ -94,8 +94,7 @@ TEST(Rules, FitTheDimensionsOfTheirTensors) {
   EXPECT_EQ(seen.size(), all_operations().size()) << "a kind of operation is in no model";
 }
 
-// Integers decide what is computed, and what a step reads is data: no rank can do with a summand of
-// them.
+// Integers select computations, and a step's inputs are data: no rank can use a summand of them.
 TEST(Rules, IntegersAndInputsAreNeverSummands) {
   for_every_rule([](const Graph& graph, const Op& op, const Rule& rule, const std::string& what) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
@@ -107,7 +106,7 @@ TEST(Rules, IntegersAndInputsAreNeverSummands) {
   });
 }
 
-// A gradient is cut as its tensor is, or whole, or a summand.
+// A gradient is cut like its tensor, or whole, or a summand.
 TEST(Rules, GradientsOfShardsAreShards) {
   for_every_rule([](const Graph& graph, const Op& op, const Rule& rule, const std::string& what) {
     for (size_t i = 0; i < op.inputs.size(); ++i) {

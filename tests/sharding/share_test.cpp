@@ -10,7 +10,7 @@
 namespace hidup {
 namespace {
 
-// Seat by seat, as the rule says it.
+// Gives seat after seat, as the rule defines it.
 std::vector<int64_t> one_by_one(const Share& share, int64_t seats) {
   std::vector<int64_t> given(share.size(), 0);
   for (int64_t seat = 0; seat < seats; ++seat) {

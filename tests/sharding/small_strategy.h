@@ -1,4 +1,4 @@
-// A strategy's text, and changes of it, for the tests of reading.
+// A strategy's text, and changes of it, for tests of reading.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ loss = cross_entropy(y, targets)
 
 inline const Mesh kMesh = {{"ranks", 2}};
 
-// Line numbers in the tests below are those of this text.
+// The tests use the line numbers of this text.
 inline std::string small_text() {
   return fmt::format(R"(format_version: 1
 graph_hash: {:016x}

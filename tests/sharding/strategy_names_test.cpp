@@ -1,4 +1,4 @@
-// Names in strategy files that plain YAML would read as something else.
+// Names in strategy files that plain YAML would read as other values.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -27,7 +27,7 @@ loss = cross_entropy(x, targets)
   }
 }
 
-// A graph may have them.
+// A graph may have such names.
 TEST(StrategyNames, OfTensorsThatPlainYamlReadsAsNothingAreKept) {
   const Graph graph = token_graph(R"(parameter Null : f32[10, 8] = uniform(0.1) decay
 null = embedding(tokens, Null)

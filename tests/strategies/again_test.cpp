@@ -1,5 +1,5 @@
-// What is gathered and computed again has the same bits: whole runs are equal to those that keep
-// all.
+// Parameters gathered again and recomputed activations have the same bits: whole runs equal those
+// in which all stays in memory.
 #include <gtest/gtest.h>
 
 #include "core/random.h"
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// Empty where they are equal to the bit.
+// Returns the differences; empty where all bits are equal.
 std::string other_bits(const ShortRun& expected, const ShortRun& found) {
   return expected == found ? "" : "not equal\n" + differences(expected, found, {0.0, 0.0, 0.0F});
 }
@@ -29,8 +29,8 @@ ShortRun run_on_threads(const Graph& graph, const Strategy& strategy) {
   return found;
 }
 
-// Any operations, and parameters of f32: in 16 bits all or none, for a bias that comes apart from
-// its weight is not added by the product's instruction, and so is rounded otherwise.
+// Recomputes random operations, and gathers random parameters of f32 for each pass; in 16 bits all
+// or none, since roundings differ for a bias that comes without its weight.
 Strategy with_some_again(const Graph& graph, Strategy strategy, uint64_t number) {
   const RandomStream random = random_stream(number, "again");
   uint64_t next = 0;

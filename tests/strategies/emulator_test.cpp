@@ -26,7 +26,7 @@ namespace {
 
 using Times = std::vector<Nanoseconds>;
 
-// Of all ranks: when their instructions start and end; and the start of the next step.
+// Starts and ends of all ranks' instructions, and the start of the next step.
 struct SeenStep {
   std::vector<Times> starts;
   std::vector<Times> ends;
@@ -35,7 +35,7 @@ struct SeenStep {
   bool operator==(const SeenStep&) const = default;
 };
 
-// Up to a millisecond, and a little that depends on the start; every rank has its own.
+// Returns times up to a millisecond that depend on the rank and, a little, on the start.
 EmulatedTimes random_times(int64_t rank, uint64_t seed) {
   const RandomStream random = random_stream(seed, "times", static_cast<uint64_t>(rank));
   return {.end_of =
@@ -48,7 +48,7 @@ EmulatedTimes random_times(int64_t rank, uint64_t seed) {
           .overhead = 250'000};
 }
 
-// A simulation of its own: the list once, all ranks. (cost/play.h is compared below.)
+// Simulates all ranks independently, once through the list. (cost/play.h is compared below.)
 SeenStep simulate_step(const Program& program, uint64_t seed, Nanoseconds base) {
   const int64_t ranks = ranks_of(program.mesh);
   const Times zeros(program.instructions.size());
@@ -85,14 +85,14 @@ SeenStep simulate_step(const Program& program, uint64_t seed, Nanoseconds base) 
   return step;
 }
 
-// A few steps, emulated; and the program that ran.
+// A few emulated steps, and their program.
 struct EmulatedRun {
   Program program;
   std::vector<SeenStep> steps;
   ShortRun run;
 };
 
-// Instead of a name: a random strategy with shares, of the number that microbatches are.
+// Stands for a name: a random strategy with shares, whose number is that of the microbatches.
 constexpr const char* kShares = "shares";
 
 struct Case {
@@ -159,7 +159,7 @@ EmulatedRun emulate(const Case& tried, int steps, uint64_t seed,
   return emulate(tried, steps, times, change);
 }
 
-// Where they differ first; empty where they are equal.
+// Returns the first difference; empty where all times are equal.
 std::string difference(const Program& program, const SeenStep& found, const SeenStep& wanted) {
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     for (size_t r = 0; r < wanted.ends.size(); ++r) {
@@ -216,7 +216,7 @@ TEST_F(EmulatedSteps, GivesEveryInstructionItsSimulatedTime) {
   }
 }
 
-// Ranks whose devices differ, and a link that varies in time.
+// Returns durations with unequal devices and a link that varies in time.
 Durations some_durations(const Program& program) {
   std::vector<CostModel> classes;
   std::vector<size_t> class_of_rank;
@@ -287,8 +287,7 @@ TEST_F(EmulatedSteps, LeavesTheNumbersAsTheyAre) {
   }
 }
 
-// The emulator is given how long things take, and never when they start. The numbers of such runs
-// mean nothing.
+// The emulator gets durations, not starts. The numbers of such runs mean nothing.
 TEST_F(EmulatedSteps, MovesAsTheSimulationWhereAWaitIsMissing) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "without the wait, two threads use the same memory";
@@ -338,7 +337,7 @@ TEST_F(EmulatedSteps, AFailedStreamEndsAllRanks) {
       ADD_FAILURE() << "rank " << world.rank() << " is content";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), wanted) << error.what();
-      throw;  // ends what others wait for in a message
+      throw;  // ends the others' wait for a message
     }
   };
   EXPECT_THROW(run_ranks(3, run), Error);

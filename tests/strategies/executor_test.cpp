@@ -1,4 +1,4 @@
-// Steps of which the next starts before the host has waited for the one that runs.
+// Steps that start before the host has waited for the one before.
 #include "runtime/executor.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ loss = cross_entropy(y, targets)
 // The loss, the accuracy and the norm of a step.
 using Results = std::vector<float>;
 
-// On one rank, after its first step, in which nothing is recorded yet.
+// A run on one rank after its first step, before anything is recorded.
 class SmallRun {
  public:
   SmallRun() {
@@ -43,7 +43,7 @@ class SmallRun {
     wait();
   }
 
-  // The inputs are gone when it returns.
+  // Starts a step; its inputs are freed before the return.
   void start(int64_t step, Order order = Order::recorded_untimed) {
     StepInputs inputs;
     for (auto* parts : {&inputs.tokens, &inputs.targets}) {
@@ -72,7 +72,7 @@ class SmallRun {
   Executor executor = Executor(program, plan, store, 0, 3);
 };
 
-// Steps 2 to 6 of a run of its own.
+// Returns the results of steps 2 to 6 of a separate run.
 std::vector<Results> one_by_one() {
   SmallRun run;
   std::vector<Results> results;
@@ -116,7 +116,7 @@ TEST(ExecutorSteps, AreReadWhileTheNextOneRuns) {
       std::this_thread::sleep_for(1ms);
     }
   });
-  run.start(3);  // behind what waits for this test
+  run.start(3);  // waits for this test's work
   EXPECT_FALSE(run.executor.takes_next());
   EXPECT_EQ(run.wait(), expected[0]);
   go = true;

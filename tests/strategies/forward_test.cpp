@@ -1,5 +1,5 @@
-// The forward pass alone. That its loss is the same under every strategy is in all cases of
-// strategies_test.cpp.
+// The forward pass alone. strategies_test.cpp checks in all cases that its loss is the same under
+// every strategy.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ TEST(ForwardPass, ReadsTheParametersOfTheTraining) {
   EXPECT_LT(run.forward_losses[1], run.forward_losses[0] - 0.01);
 }
 
-// From the logits, in double.
+// Computes the loss from the logits, in double.
 double loss_of(const ForwardRun& run) {
   double loss = 0.0;
   const std::vector<int32_t>& targets = run.targets.at(0);
@@ -47,8 +47,7 @@ double loss_of(const ForwardRun& run) {
   return loss / static_cast<double>(targets.size());
 }
 
-// On every rank and in one piece, whatever the strategy's layout of them, its microbatches and the
-// type that it computes in.
+// Every rank gets all logits in one piece, for any layout, microbatches and type of computation.
 TEST(ForwardPass, KeepsTheLogits) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const Graph graph = with_precision(strategy_model("gpt", "hash", 3, 0.8), dtype);

@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-// The optimizer's state: masters and moments.
+// Returns the optimizer's state: masters and moments.
 std::vector<std::vector<float>> state_of(Executor& executor) {
   std::vector<std::vector<float>> state;
   const Program& program = executor.program();

@@ -1,4 +1,4 @@
-// What lies between padded rows is whatever was in the memory before: here NaN.
+// The bytes between padded rows hold old memory contents: here NaN.
 #include <gtest/gtest.h>
 
 #include "fake_ranks/fake_ranks.h"
@@ -8,7 +8,7 @@
 namespace hidup {
 namespace {
 
-// Of a rank's activations, which an instruction writes before any reads them.
+// Fills a rank's activations, which an instruction writes before any reads them.
 void fill_with_nan(Executor& executor, int64_t rank) {
   const Program& program = executor.program();
   for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
@@ -21,7 +21,7 @@ void fill_with_nan(Executor& executor, int64_t rank) {
   }
 }
 
-// The first token for all.
+// Returns the first token for all inputs.
 StepInputs any_inputs(const Program& program, int64_t rank) {
   const auto parts = [&](const std::vector<ValueId>& values) {
     std::vector<std::vector<int32_t>> found;

@@ -1,8 +1,8 @@
 // Random trainings against one rank: models, meshes of 1 to 7 ranks and 1 to 3 axes in any order,
-// equal bandwidths among them, shares with ranks that have nothing, names per axis, what is
-// computed again, groups; and trainings that go on under another strategy on other ranks.
+// some with equal bandwidths, shares that leave ranks idle, names per axis, recomputation, groups;
+// and trainings that resume under another strategy on other ranks.
 //
-// HIDUP_RANDOM_CASES in the environment, "FIRST LAST", changes which cases are tried.
+// HIDUP_RANDOM_CASES in the environment, "FIRST LAST", selects the cases.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -64,7 +64,7 @@ Graph random_model(Draw& draw) {
   return build_model(deck, kStrategyVocab);
 }
 
-// As a deck has it: the axes in any order, slow and fast ones, every second pair alike.
+// Returns a deck's mesh: axes in any order, slow and fast ones, every second pair alike.
 Mesh random_mesh(int64_t ranks, Draw& draw) {
   Deck deck;
   std::vector<int64_t> sizes;
@@ -85,7 +85,7 @@ Mesh random_mesh(int64_t ranks, Draw& draw) {
   return mesh_of(deck, sizes);
 }
 
-// A name, or one per axis that can be combined.
+// Returns a named strategy, or one named per axis.
 Strategy random_names(const Graph& graph, const Mesh& mesh, Draw& draw) {
   const std::vector<std::string_view> names = plain_names(graph, mesh);
   const auto name = [&] { return std::string(names[draw.below(names.size())]); };
@@ -103,7 +103,7 @@ Strategy random_names(const Graph& graph, const Mesh& mesh, Draw& draw) {
   return named_strategy(name(), graph, mesh);
 }
 
-// Some parameters, or their states, anywhere.
+// Moves some parameters or their states to random places.
 void scatter_storages(const Graph& graph, Strategy& strategy, Draw& draw) {
   for (ParameterStrategy& parameter : strategy.parameters) {
     for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
@@ -138,7 +138,7 @@ Strategy random_training(const Graph& graph, const Mesh& mesh, Draw& draw) {
   return with_random_messages(graph, std::move(strategy), draw);
 }
 
-// "6 ranks, a 2 (numbered 0), b 3 (numbered 1)", and the strategy.
+// Returns a text such as "6 ranks, a 2 (numbered 0), b 3 (numbered 1)", with the strategy.
 std::string describe(const Graph& graph, const Strategy& strategy) {
   std::ostringstream text;
   text << ranks_of(strategy.mesh) << " ranks";

@@ -1,4 +1,4 @@
-// Trainings that go on from a checkpoint: on other ranks, under another strategy, in another
+// Trainings that resume from a checkpoint on other ranks, under another strategy, or in another
 // precision.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 namespace hidup {
 namespace {
 
-constexpr int kSaved = 2;  // steps that are done when the checkpoint is written
+constexpr int kSaved = 2;  // steps done before the checkpoint
 constexpr int kSteps = 4;
 
 Strategy strategy_of(const NamedStrategy& named, const Graph& graph, int ranks, int microbatches) {
@@ -28,7 +28,7 @@ class Resume : public testing::Test {
     return resume(graph, strategy, ranks, kSteps, {folder_ / "", kSaved});
   }
 
-  // Every named strategy on n ranks, then another one on m ranks, n != m.
+  // Runs every named strategy on n ranks, then another one on m ranks, n != m.
   void expect_equal_after_resume(const Graph& graph, double tolerance) const {
     const auto all = named_strategies();
     for (size_t i = 0; i < all.size(); ++i) {
@@ -60,14 +60,14 @@ TEST_F(Resume, OnOtherRanksInF32) {
   }
 }
 
-// Strategies round other numbers in 16 bits (bounds_of()), also without a checkpoint.
+// Strategies round other numbers in 16 bits (bounds_of()), even without a checkpoint.
 TEST_F(Resume, OnOtherRanksInBf16) {
   for (const Graph& graph : {strategy_model("bert", "hash", 3, 0.8), strategy_model("gpt")}) {
     expect_equal_after_resume(with_precision(graph, DType::bf16), bounds_of(DType::bf16).loss);
   }
 }
 
-// From f32 to 16 bits and back nothing is lost but the rounding of a step's own numbers.
+// A change from f32 to 16 bits and back loses only the rounding of a step's own numbers.
 TEST_F(Resume, InAnotherPrecision) {
   const Graph wide = strategy_model("gpt");
   for (const DType from : {DType::f32, DType::bf16, DType::f16}) {
@@ -86,7 +86,7 @@ TEST_F(Resume, InAnotherPrecision) {
   }
 }
 
-// A tensor of another shape is named.
+// The error names a tensor of another shape.
 TEST_F(Resume, RefusesAnotherShape) {
   const Graph graph = strategy_model("gpt");
   const Graph other = strategy_model("gpt", "hash", 3, 0.8);

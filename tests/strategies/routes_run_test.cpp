@@ -1,5 +1,5 @@
-// Every way between two layouts on several axes, run on ranks that are threads: what each rank then
-// has is its part of the tensor.
+// Every route between two layouts on several axes, run on ranks that are threads: each rank ends
+// with its part of the tensor.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -17,11 +17,11 @@ namespace hidup {
 
 namespace {
 
-// Two tensors, as gradients are that go together; and single ones, whose messages may need no
-// buffers.
+// Two tensors in one message, like gradients of a bucket; and single ones, whose messages may need
+// no buffers.
 const std::vector<std::vector<Shape>> kShapes = {{{7, 5}, {3, 11}}, {{7, 5}}, {{1, 11}}};
 
-// Three axes have many routes, so these are tried with the first only.
+// Three axes have many routes, so these are tried with the first entry only.
 std::span<const std::vector<Shape>> shapes_on(const Mesh& mesh) {
   return std::span(kShapes).first(mesh.size() > 2 ? 1 : kShapes.size());
 }
@@ -55,8 +55,8 @@ std::vector<Pair> pairs_of(const Mesh& mesh, const std::vector<Placement>& kinds
   return pairs;
 }
 
-// On three axes, between those layouts that cut rows only, and between those that cut each axis;
-// where axes have shares, between those that cut each axis, equally or by its share.
+// Returns pairs of layouts. On three axes they cut only rows, or cut every axis; where axes have
+// shares they cut every axis, equally or by its share.
 std::vector<Pair> pairs_on(const Mesh& mesh) {
   const Placement whole = Placement::replicate();
   const Placement sum = Placement::partial();
@@ -75,7 +75,7 @@ std::vector<Pair> pairs_on(const Mesh& mesh) {
   return pairs;
 }
 
-// Global index of each of the rank's elements, in their order there.
+// Returns the global index of each of the rank's elements, in their order there.
 std::vector<int64_t> indices_of(const Region& region) {
   std::vector<int64_t> indices;
   for (int64_t row = 0; row < region.extent[0]; ++row) {
@@ -86,7 +86,7 @@ std::vector<int64_t> indices_of(const Region& region) {
   return indices;
 }
 
-// How many ranks have a summand of what lies so.
+// Returns the number of ranks that have a summand under the layout.
 double summands(const Layout& layout, const Mesh& mesh) {
   double ranks = 1.0;
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
@@ -102,7 +102,7 @@ class RouteRun {
     ProgramBuilder builder("route", mesh, 1, [&](const RouteDemand&) { return route; });
     const auto add_all = [&](const Layout& layout) {
       std::vector<ValueId> values;
-      for (const Shape& shape : shapes_) {  // gradients lie in one piece, and last
+      for (const Shape& shape : shapes_) {  // gradients are contiguous, and come last
         values.push_back(builder.add({.name = "value" + std::to_string(values.size()),
                                       .role = Value::Role::gradient,
                                       .shape = shape,
@@ -159,7 +159,7 @@ class RouteRun {
     }
   }
 
-  // Where ranks have summands, all of them add up: rank 0's group of the others is asked.
+  // Checks a tensor. Ranks' summands are added up over rank 0's group along these axes.
   void check(Communicator& world, size_t t, const float* data) const {
     const std::vector<int64_t> indices = indices_of(program_.region(last_[t], world.rank()));
     std::vector<double> sums(static_cast<size_t>(elements(shapes_[t])), 0.0);

@@ -1,8 +1,8 @@
-// Every rule of every operation against the operation as one rank computes it, forward and
-// backward, on sizes that do not divide.
+// Every rule of every operation against the operation on one rank, forward and backward, with sizes
+// that do not divide.
 //
 // An operation's floating-point inputs are parameters, and a cross-entropy follows it: so the loss
-// shows every element of its output, and the parameters' gradients are its backward pass.
+// depends on every element of its output, and the parameters' gradients are its backward pass.
 #include <gtest/gtest.h>
 
 #include "core/random.h"
@@ -36,8 +36,8 @@ biased = expert_bias(product, b, counts)
 y = combine(biased, routing, gates)
 )";
 
-// The operation whose rules are tried, and the operations, behind their inputs where these are not
-// tokens and targets of 5 sequences.
+// Returns pairs of an operation whose rules are tried and the graph's text. Inputs other than
+// tokens and targets of 5 sequences precede the operations.
 std::vector<std::pair<std::string, std::string>> cases() {
   const std::string x = "parameter x : f32[5, 7, 6] = uniform(1)\n";
   const std::string tied =
@@ -165,7 +165,7 @@ TEST_P(EveryRule, EqualsTheWholeOperation) {
   }
 }
 
-// Storage and optimizer state of every parameter at random, each for itself: whole or cut, by
+// Chooses storage and optimizer state of every parameter independently at random: whole or cut, by
 // any share of the axis or one rank.
 void store_at_random(const Graph& graph, const Axis& axis, uint64_t seed, Strategy& strategy) {
   const RandomStream random = random_stream(seed, "storage");
@@ -174,7 +174,7 @@ void store_at_random(const Graph& graph, const Axis& axis, uint64_t seed, Strate
   for (ParameterStrategy& parameter : strategy.parameters) {
     const size_t dims = graph.tensor(parameter.tensor).shape.size();
     for (Layout* layout : {&parameter.storage, &parameter.optimizer_state}) {
-      const int64_t share = below(axis.shares.size() + 2);  // equal, one of them, or a rank
+      const int64_t share = below(axis.shares.size() + 2);  // equal, one of the axis's, or a rank
       const ShareNumber number = share <= static_cast<int64_t>(axis.shares.size())
                                      ? ShareNumber::of(share)
                                      : ShareNumber::only(below(static_cast<size_t>(axis.size)));
@@ -187,7 +187,7 @@ void store_at_random(const Graph& graph, const Axis& axis, uint64_t seed, Strate
   }
 }
 
-// A share of random weights, of which some are 0.
+// Returns a share of random weights, some of them 0.
 Share random_weights(int64_t ranks, uint64_t seed) {
   const RandomStream random = random_stream(seed, "weights");
   Share share;
@@ -198,7 +198,7 @@ Share random_weights(int64_t ranks, uint64_t seed) {
   return share;
 }
 
-// Every rule in parts of other sizes, also such that ranks have nothing.
+// Every rule is tried in unequal parts, some of them empty.
 TEST_P(EveryRule, EqualsTheWholeOperationInUnequalParts) {
   const int64_t ranks = GetParam();
   Share rising;
@@ -207,7 +207,7 @@ TEST_P(EveryRule, EqualsTheWholeOperationInUnequalParts) {
     rising.push_back(rank + 1);
   }
   middle[static_cast<size_t>(ranks / 2)] = 1;
-  Share ends(static_cast<size_t>(ranks), 0);  // with several ranks, but not all
+  Share ends(static_cast<size_t>(ranks), 0);  // several ranks, but not all
   ends.front() = 1;
   ends.back() = 2;
   auto seed = static_cast<uint64_t>(ranks);
@@ -239,7 +239,7 @@ TEST_P(EveryRule, EqualsTheWholeOperationInUnequalParts) {
 INSTANTIATE_TEST_SUITE_P(Ranks, EveryRule, testing::Values(2, 3, 4),
                          [](const auto& test) { return std::to_string(test.param) + "ranks"; });
 
-// The same in 16 bits, where some gradients change their type on the way.
+// Some 16-bit gradients change their type on the way.
 TEST(HalfRules, EqualTheWholeOperation) {
   for (const DType dtype : {DType::bf16, DType::f16}) {
     for (const auto& [name, operations] : cases()) {
@@ -259,7 +259,7 @@ TEST(HalfRules, EqualTheWholeOperation) {
   }
 }
 
-// Two rules of one operation, one per axis.
+// One operation has two rules, one per axis.
 TEST(RulePairs, ComposeOnTwoAxes) {
   for (const auto& [name, operations] : cases()) {
     const Graph graph = graph_of(operations);

@@ -9,7 +9,7 @@
 namespace hidup {
 namespace {
 
-// What rank 0 finds.
+// Returns rank 0's results.
 ShortRun run_on_threads(const Graph& graph, const Strategy& strategy, int ranks, int steps,
                         const std::function<AfterStep(Communicator& world)>& after, int done) {
   ShortRun found;

@@ -1,4 +1,4 @@
-// Runs on ranks that are threads, which leave a checkpoint or go on from one.
+// Runs on ranks that are threads, which write a checkpoint or resume from one.
 #pragma once
 
 #include <string>
@@ -14,11 +14,11 @@ struct SavedAt {
   int step = 0;
 };
 
-// All steps; the checkpoint is written after one of them. Throws what a rank throws.
+// Runs all steps and writes the checkpoint after one of them. Throws a rank's error.
 ShortRun run_saved(const Graph& graph, const Strategy& strategy, int ranks, int steps,
                    const SavedAt& saved);
 
-// The losses of the steps behind the checkpoint.
+// Returns the losses of the steps after the checkpoint.
 std::vector<double> resume(const Graph& graph, const Strategy& strategy, int ranks, int steps,
                            const SavedAt& saved);
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr uint64_t kSeed = 3;
 
-// Buckets of several parameters and buckets of one; half of the steps are clipped.
+// Buckets have several parameters or one; half of the steps are clipped.
 const LoweringOptions kOptions = {
     .bucket_bytes = 1500,
     .clip_norm = 0.5,
@@ -46,7 +46,7 @@ std::vector<std::vector<int32_t>> parts_of(const Program& program,
   return parts;
 }
 
-// Images, of the values' floating type.
+// Returns a rank's images in the values' floating type.
 std::vector<std::vector<std::byte>> images_of(const Program& program, int64_t rank, int step) {
   std::vector<std::vector<std::byte>> parts;
   for (const ValueId id : program.images) {

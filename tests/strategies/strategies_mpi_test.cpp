@@ -14,10 +14,10 @@
 namespace hidup {
 namespace {
 
-Communicator* g_world = nullptr;  // of the session that main() holds
+Communicator* g_world = nullptr;  // of the session in main()
 int g_strategies = 0;             // random ones per model
 
-// Rank 0 compares; every rank learns whether there was a difference, so that all go on together.
+// Rank 0 compares and sends the result to every rank, so that all continue together.
 TriedRanks processes() {
   return {g_world->size(), [](const Graph& graph, const Strategy& strategy,
                               const ShortRun& expected, const Bounds& bounds, DType gradients_as) {
@@ -59,7 +59,7 @@ TEST(RandomStrategies, NearOneRankWithShortGradients) {
   expect_near_with_short_gradients(strategy_model("gpt"), processes(), g_strategies);
 }
 
-// The same program gives the same bits again.
+// A repeated program gives the same bits.
 TEST(NamedStrategies, Repeat) {
   const Graph graph = strategy_model("bert", "top2", 3, 1.25);
   for (const NamedStrategy& named : named_strategies()) {

@@ -1,5 +1,5 @@
 // Every case of strategy_cases.h on ranks that are threads. HIDUP_RANDOM_STRATEGIES in the
-// environment changes the number of random strategies per model.
+// environment sets the number of random strategies per model.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -55,17 +55,17 @@ TEST_P(RandomStrategies, OfRoutersWithLosses) {
                                        ranks(), (number() + 2) / 3);
 }
 
-// A parameter that two operations read, each in the layout that its rule wants.
+// Two operations read one parameter, each in the layout of its rule.
 TEST_P(RandomStrategies, OfGpt) {
   expect_equal_under_random_strategies(strategy_model("gpt"), ranks(), (number() + 2) / 3);
 }
 
-// Heads that share keys and values, and a group of them that a rank may have a part of.
+// Heads share keys and values, and a rank may have a part of such a group.
 TEST_P(RandomStrategies, OfLlama) {
   expect_equal_under_random_strategies(strategy_model("llama"), ranks(), number());
 }
 
-// Logits with padded rows, but where a random rule needs them in another layout.
+// Logits have padded rows, unless a random rule needs them in another layout.
 TEST_P(RandomStrategies, OfLargeVocabularies) {
   for (const char* family : {"bert", "gpt"}) {
     expect_equal_under_random_strategies(strategy_model_of(family, {}, 0.1, kPaddedVocab), ranks(),
@@ -73,7 +73,7 @@ TEST_P(RandomStrategies, OfLargeVocabularies) {
   }
 }
 
-// 65 positions, which hardly any number of ranks divides.
+// Few numbers of ranks divide the 65 positions.
 TEST_P(RandomStrategies, OfVit) {
   const int tried = (number() + 5) / 6;
   expect_equal_under_random_strategies(strategy_model("vit"), ranks(), tried);
@@ -104,7 +104,7 @@ TEST_P(NamedStrategies, OfVit) {
   expect_equal_under_named_strategies(strategy_model("vit", "top1", 5, 0.6), ranks(), 2);
 }
 
-// 3 experts do not divide among 2 or 4 ranks, 5 are more than there are ranks.
+// 3 experts do not divide among 2 or 4 ranks; 5 are more than the ranks.
 TEST_P(NamedStrategies, OfModelsWithExperts) {
   for (const Graph& graph :
        {strategy_model("bert", "top2", 3, 1.25), strategy_model("bert", "top1", 5, 0.6),

@@ -94,7 +94,7 @@ Mesh with_random_shares(Mesh mesh, Draw& draw) {
 
 namespace {
 
-// Equal, one of the axis's, or all on a rank; equal where the axis has none.
+// Returns the equal share, one of the axis's, or one rank; the equal one where the axis has none.
 ShareNumber random_share(const Axis& axis, Draw& draw) {
   if (axis.shares.empty()) {
     return {};
@@ -151,7 +151,7 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
 
 namespace {
 
-// Of the ways that its reshards could go on several axes, any.
+// Adds random routes for reshards on several axes.
 Strategy with_random_routes(const Graph& graph, Strategy strategy, Draw& draw) {
   const Mesh mesh = with_equal_shares(strategy.mesh);
   std::vector<RouteChoice> chosen;
@@ -171,7 +171,7 @@ Strategy with_random_routes(const Graph& graph, Strategy strategy, Draw& draw) {
   return strategy;
 }
 
-// Collectives of some sizes by any algorithms.
+// Adds random algorithms for collectives of some sizes.
 Strategy with_random_algorithms(Strategy strategy, Draw& draw) {
   for (const ReshardKind collective : kReshardKinds) {
     const std::span<const CollectiveAlgorithm> algorithms = algorithms_of(collective);
@@ -238,7 +238,7 @@ Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout, 
                 .hidden = 12,
                 .ffn = 10,
                 .heads = 3,
-                .kv_heads = 1,  // of llama: all heads share it
+                .kv_heads = 1,  // llama's, which all heads share
                 .sequence = family == "vit" ? kImagePositions : 7,
                 .dropout = dropout,
                 .moe = moe};
@@ -304,7 +304,7 @@ void expect_equal_in_groups(const Graph& graph, const TriedRanks& ranks) {
 void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
   int microbatches = 1;
-  for (const int order : {1, 3}) {  // of axes; an odd number of names, so that each has 1 and 2
+  for (const int order : {1, 3}) {  // odd, so that each name gets 1 and 2
     const Mesh mesh = strategy_mesh(ranks.size, order);
     for (const char* name :
          {"hsdp", "node=dp,core=megatron", "node=fsdp,core=megatron", "node=megatron-sp,core=fsdp",

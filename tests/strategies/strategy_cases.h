@@ -1,5 +1,4 @@
-// Random strategies and the named ones against the run on one rank: the cases that every kind of
-// ranks has to pass.
+// Random and named strategies against the run on one rank: cases for all kinds of ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +15,12 @@
 
 namespace hidup {
 
-// Random numbers that one seed repeats.
+// Random numbers that a seed repeats.
 class Draw {
  public:
   explicit Draw(uint64_t seed) : random_(random_stream(seed, "strategies")) {}
   size_t below(size_t n) { return random_.word(next_++) % n; }
-  // One of the values.
+  // Returns one of the values.
   template <typename T>
   T of(std::initializer_list<T> values) {
     return values.begin()[below(values.size())];
@@ -34,13 +33,13 @@ class Draw {
 
 inline constexpr int kStrategySteps = 3;
 inline constexpr int64_t kStrategyVocab = 31;
-// Of models whose logits have padded rows, also where four ranks divide them, in unequal parts.
+// A vocabulary whose logits have padded rows, even divided by four ranks in unequal parts.
 inline constexpr int64_t kPaddedVocab = 1031;
 
 // The ranks that a strategy is tried on.
 struct TriedRanks {
   int64_t size;
-  // Trains for kStrategySteps steps on tokens below kStrategyVocab, and compares with `expected`.
+  // Trains for kStrategySteps steps on tokens below kStrategyVocab and compares with `expected`.
   // Returns the differences; empty where there are none.
   std::function<std::string(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
                             const Bounds& bounds, DType gradients_as)>
@@ -52,57 +51,57 @@ struct TriedRanks {
 std::string compare_steps(const Graph& graph, const Strategy& strategy, Communicator& world,
                           const ShortRun& expected, const Bounds& bounds, DType gradients_as);
 
-// The model that is trained: small, with sizes that do not divide. No router: no experts.
+// Returns a small model with sizes that do not divide. No router means no experts.
 Graph strategy_model(const std::string& family, const std::string& router = "", int64_t experts = 0,
                      double capacity_factor = 0.0, double dropout = 0.1);
-// With experts in the second of its two blocks, whatever `moe` says.
+// Returns a model with the experts of `moe`, always in the second of two blocks.
 Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout = 0.1,
                         int64_t vocab = kStrategyVocab);
-// Three of five experts per token, or two whose weights are probabilities, without biases; routers
-// with losses of their own: Switch's and the z loss, or GShard's.
+// Return three of five experts per token, or two whose weights are probabilities, without biases.
+// Routers have their own losses: Switch's and the z loss, or GShard's.
 MoeDeck three_experts_per_token();
 MoeDeck two_with_gshard();
 
-// One axis; on 4 ranks every second number gives two, the outer one of which has consecutive ranks
-// in every second case.
+// Returns one axis, or for every second number two on 4 ranks; the outer one of them has
+// consecutive ranks in every second case.
 Mesh strategy_mesh(int64_t ranks, uint64_t number);
 
-// Two shares for every axis, with ranks that have nothing.
+// Adds two shares to every axis, which leave some ranks without work.
 Mesh with_random_shares(Mesh mesh, Draw& draw);
-// Whole, a part of some dimension, or all on the first rank, with a random share.
+// Returns whole, a part of some dimension, or all on the first rank, with a random share.
 Placement random_storage(const Tensor& tensor, const Axis& axis, Draw& draw);
-// Random rules, storages, recomputation, microbatches and groups, with random shares of the mesh.
+// Returns random rules, storages, recomputation, microbatches, groups and shares of the mesh.
 Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw);
-// The strategy with random routes for its reshards, and random algorithms for its collectives.
+// Adds random routes for the strategy's reshards and random algorithms for its collectives.
 Strategy with_random_messages(const Graph& graph, Strategy strategy, Draw& draw);
 
-// A random strategy of that number, with random shares: of rules, storage and optimizer state.
+// Returns the random strategy `number`, with random shares of rules, storage and state.
 Strategy random_strategy_with_shares(const Graph& graph, int64_t ranks, uint64_t number);
 
-// A random strategy draws a rule for every operation and a storage for every parameter and its
-// optimizer state, each axis for itself, how long parameters are kept, what is computed again, and
-// numbers of microbatches and groups; every second one the shares of their parts, too. These are
-// GoogleTest's checks; the first failure ends them.
+// Runs random strategies with GoogleTest's checks; the first failure ends them. A strategy draws a
+// rule for every operation, a storage for every parameter and its optimizer state, separately per
+// axis, residency, recomputation, and numbers of microbatches and groups; every second one draws
+// shares, too.
 void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& ranks,
                                           int strategies);
 
-// With every number of microbatches from 1 to `microbatches`.
+// Runs named strategies with every number of microbatches from 1 to `microbatches`.
 void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
                                          int microbatches);
 
-// A sample of named strategies, the batch in several groups.
+// Runs a sample of named strategies with the batch in several groups.
 void expect_equal_in_groups(const Graph& graph, const TriedRanks& ranks);
 
-// A sample of strategies with a name per axis, and hsdp; ranks: four, as 2 x 2.
+// Runs a sample of strategies named per axis, and hsdp, on four ranks as 2 x 2.
 void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks);
 
 // Random strategies with sums of gradients that are sent in bf16 and f16, named ones in bf16.
 // Replicas have equal bits, and so have repeated runs.
 void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& ranks, int strategies);
 
-// The same in bf16 and f16; `wide` is the model in f32. Only for smooth functions: where numbers
-// are rounded differently, a learned router may choose another expert, and a relu (which BERT has)
-// may let a whole gradient through or not.
+// Does the same in bf16 and f16; `wide` is the model in f32. The model must be smooth: rounded
+// differently, a learned router may choose another expert, and a relu (as in BERT) may pass or
+// block a whole gradient.
 void expect_equal_in_sixteen_bits(const Graph& wide, const TriedRanks& ranks);
 
 }  // namespace hidup

@@ -1,5 +1,4 @@
-// A part of a test in a process of its own, because it is killed, runs out of
-// space or must be seen to exit.
+// A part of a test in a process of its own, which is killed, runs out of space or exits.
 #pragma once
 
 #include <sys/wait.h>
@@ -14,11 +13,11 @@ namespace hidup {
 
 class Child {
  public:
-  // What a child sends to its parent.
+  // Sends a number from the child to its parent.
   using Report = std::function<void(int64_t)>;
 
-  // Runs `body` and leaves through std::exit() with what it returns. A child that
-  // hangs is ended by SIGALRM, one that throws by SIGABRT.
+  // Runs `body` and leaves through std::exit() with its result. SIGALRM ends a child that hangs,
+  // SIGABRT one that throws.
   explicit Child(const std::function<int(const Report&)>& body) noexcept {
     int ends[2] = {};
     if (pipe(ends) != 0) {
@@ -47,7 +46,7 @@ class Child {
     close(reports_);
   }
 
-  // The next report, or -1 when the child has ended.
+  // Returns the next report, or -1 when the child has ended.
   int64_t next() {
     int64_t value = -1;
     return read(reports_, &value, sizeof value) == sizeof value ? value : -1;
@@ -58,7 +57,7 @@ class Child {
     wait();
   }
 
-  // The exit status, or minus the signal that ended the child.
+  // Returns the exit status, or minus the signal that ended the child.
   int wait() {
     int status = 0;
     waitpid(pid_, &status, 0);

@@ -1,1 +1,1 @@
-// A target needs a source; this one is there for its precompiled headers (tests/CMakeLists.txt).
+// Gives the target of the precompiled headers the source that it needs (tests/CMakeLists.txt).

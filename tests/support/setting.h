@@ -14,7 +14,7 @@
 
 namespace hidup {
 
-// The outcome of a search that finds something.
+// Returns the outcome of a search that succeeds.
 inline SearchOutcome searched(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                               const SearchOptions& options) {
   return std::get<SearchOutcome>(search_strategy(graph, mesh, costs, options));
@@ -35,7 +35,7 @@ struct Setting {
   }
 };
 
-// 32 sequences of 32 tokens; every second layer with experts where there are some.
+// Returns a deck of 32 sequences of 32 tokens; every second layer has experts where `experts` > 0.
 inline Deck small_deck(int64_t layers = 2, int64_t experts = 0) {
   Deck deck;
   deck.model = {.family = "bert",
@@ -52,7 +52,7 @@ inline Deck small_deck(int64_t layers = 2, int64_t experts = 0) {
   return deck;
 }
 
-// An embedding and two products with a ReLU between them, of sequences of 32 tokens.
+// Returns an embedding and two products with a ReLU between them, for sequences of 32 tokens.
 inline Graph two_products(int64_t sequences, int64_t tokens) {
   return parse_graph(fmt::format(R"(graph small
 input tokens : i32[{0}, 32]
@@ -70,7 +70,7 @@ loss = cross_entropy(logits, targets)
                      "small");
 }
 
-// Two layers on four ranks of 1 Tflop/s, with links of 10 GB/s and 5 us.
+// Returns two layers on four ranks of 1 Tflop/s, with links of 10 GB/s and 5 us.
 inline Setting small_setting(int64_t experts = 0) {
   Setting setting;
   setting.deck = small_deck(2, experts);
@@ -80,7 +80,7 @@ inline Setting small_setting(int64_t experts = 0) {
   return setting;
 }
 
-// Where it does not matter how near plans are to the best.
+// Returns a setting for tests that need no optimal plan.
 inline Setting quick_setting(int64_t experts = 0) {
   Setting setting = small_setting(experts);
   setting.options.level = SearchLevel::fast;
@@ -89,7 +89,7 @@ inline Setting quick_setting(int64_t experts = 0) {
 
 inline Setting setting_in_one_group(int64_t experts = 0) {
   Setting setting = quick_setting(experts);
-  setting.options.accumulate = {1};  // with groups advice need not be exact
+  setting.options.accumulate = {1};  // with groups the advice need not be exact
   return setting;
 }
 

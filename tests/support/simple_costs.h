@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// Every product at 10 Gflop/s, everything else at 5 GB/s; messages at `bandwidth` and 20 us.
+// Returns costs: products 10 Gflop/s, other work 5 GB/s, messages `bandwidth` and 20 us.
 inline CostModel simple_costs(double bandwidth = 1e9) {
   Profile profile;
   for (int i = 0; i <= static_cast<int>(Opcode::adam_rounded); ++i) {
@@ -31,7 +31,7 @@ inline CostModel simple_costs(double bandwidth = 1e9) {
   return CostModel(profile);
 }
 
-// Small buckets, so that the parameters of a small model fill many.
+// Small buckets, so that the parameters of a small model fill many of them.
 inline constexpr int64_t kSmallBucket = 1 << 16;
 inline LoweringOptions simple_lowering(int64_t bucket_bytes = kSmallBucket) {
   return {

@@ -9,7 +9,7 @@
 
 namespace hidup {
 
-// Two blocks of sizes that do not divide evenly; five sequences.
+// Returns two blocks of sizes that do not divide evenly, and five sequences.
 inline Deck small_deck_of(const std::string& family, const MoeDeck& moe = {}) {
   Deck deck;
   deck.model = {.family = family,

@@ -32,7 +32,7 @@ class TemporaryFolder {
 
   std::string operator/(const std::string& name) const { return path_ / name; }
 
-  // Of all that lies in it, in order.
+  // Returns the names of all files in the folder, sorted.
   std::vector<std::string> names() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(path_)) {

@@ -7,7 +7,7 @@
 
 namespace hidup {
 
-// Of four sequences of six tokens and targets; `rest`: parameters and operations.
+// Returns a graph of four sequences of six tokens; `rest`: its parameters and operations.
 inline Graph token_graph(const std::string& rest) {
   return parse_graph("graph small\ninput tokens : i32[4, 6]\ninput targets : i32[4, 6]\n" + rest,
                      "small");

@@ -85,8 +85,8 @@ TEST(Permutation, WorksForHugeSizes) {
   EXPECT_THROW(Permutation(0, RandomStream{}), Error);
 }
 
-// Over many epochs every element comes equally often to every place: chi-squared of each table,
-// for sizes that fill their power of four and sizes that do not.
+// Over many epochs every element comes equally often to every place: chi-squared of each table, for
+// sizes that fill their power of four and sizes that do not.
 TEST(Permutation, IsUniform) {
   for (const int64_t size : {2, 3, 4, 5, 16, 20}) {
     constexpr int64_t kEpochs = 4000;
@@ -103,7 +103,7 @@ TEST(Permutation, IsUniform) {
       const double off = static_cast<double>(count) - expected;
       chi_squared += off * off / expected;
     }
-    // Mean (size - 1)^2, standard deviation about sqrt(2) * (size - 1): four of them.
+    // The mean is (size - 1)^2; four standard deviations of about sqrt(2) * (size - 1) are allowed.
     const auto freedom = static_cast<double>((size - 1) * (size - 1));
     EXPECT_LT(chi_squared, freedom + 4.0 * std::sqrt(2.0 * freedom) + 4.0) << "size " << size;
   }

@@ -13,7 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// The message of rank 0, where rank 1 has `other` and the others have `files`.
+// Returns the error of rank 0, where rank 1 has `other` and the other ranks have `files`.
 std::string difference(const std::vector<CorpusFile>& files, const std::vector<CorpusFile>& other) {
   std::string message;
   run_ranks(3, [&](Communicator& world) {
@@ -41,7 +41,7 @@ TEST(SameData, NamesTheFileThatDiffers) {
               HasSubstr("on rank 1 than on rank 0: b, 15 bytes, but on rank 0 b, 20 bytes"));
   EXPECT_THAT(difference(files, {{"a", 10, 1}, {"b", 20, 2}}),
               HasSubstr("no such file, but on rank 0 c, 30 bytes"));
-  // The hashes of the validation's files do not go on from those before.
+  // The hashes of the validation's files start anew.
   EXPECT_THAT(difference(files, {{"a", 10, 1}, {"x", 25, 7}, {"c", 30, 3}}),
               HasSubstr("x, 25 bytes, but on rank 0 b, 20 bytes"));
 }

@@ -41,7 +41,7 @@ Deck small_deck(int64_t batch, int64_t experts = 0) {
   return deck;
 }
 
-// A rank that trains, and evaluates in the same store.
+// A rank that trains, and evaluates with the same store.
 class Rank {
  public:
   Rank(const Deck& deck, const std::string& strategy, int microbatches, Communicator& world)
@@ -61,7 +61,7 @@ class Rank {
     evaluated_.emplace(forward_, behind, *store_, world.rank(), deck.train->seed);
   }
 
-  // Steps of a training; the loss of the last one.
+  // Trains for some steps and returns the last loss.
   float train(int64_t steps) {
     StepInputs inputs;
     for (int64_t step = 1; step <= steps; ++step) {
@@ -99,7 +99,7 @@ MeanLoss alone(const Deck& deck, int64_t sequences) {
 }
 
 TEST(Evaluator, IsTheMeanOverAllTargets) {
-  // Sequence by sequence: what is evaluated of k of them is k times the mean of k.
+  // The sum over k sequences is k times their mean; each further sequence adds its own loss.
   double sum = 0.0;
   for (int64_t sequences = 1; sequences <= 5; ++sequences) {
     const MeanLoss found = alone(small_deck(1), sequences);
@@ -114,7 +114,7 @@ TEST(Evaluator, IsTheMeanOverAllTargets) {
   }
 }
 
-// 11 sequences: the last batch is cut on some rank, and there are ranks without any target.
+// With 11 sequences the last batch is cut on some rank, and some ranks have no target.
 TEST(Evaluator, IsTheSameOnAnyRanksUnderAnyStrategy) {
   for (const int64_t experts : {0, 3}) {
     const double expected = alone(small_deck(4, experts), 11).loss;
@@ -143,7 +143,7 @@ TEST(Evaluator, LeavesTheTrainingAlone) {
       std::vector<double> losses;
       rank.after_step_ = [&] { losses.push_back(rank.evaluate(6).loss); };
       EXPECT_EQ(rank.train(4), expected);
-      EXPECT_NE(losses.back(), losses.front());  // of the parameters as they are
+      EXPECT_NE(losses.back(), losses.front());  // evaluates the parameters of now
       EXPECT_EQ(rank.evaluate(6).loss, losses.back());
     });
   }

@@ -1,4 +1,4 @@
-// Images: CIFAR-10's files, synthetic ones, their patches, and which part a rank reads.
+// Images: CIFAR-10's files, synthetic ones, their patches, and each rank's part.
 #include "train/images.h"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ namespace {
 using testing::EndsWith;
 using testing::HasSubstr;
 
-// A record whose pixels tell where they are.
+// Returns a record whose pixels encode their place.
 ImageRecord numbered(uint8_t label) {
   ImageRecord record = {};
   record[0] = label;
@@ -132,10 +132,10 @@ TEST(Images, RefusesOtherFiles) {
   EXPECT_THAT(problem(", path: /none", ExitCode::file), HasSubstr("cannot read /none"));
 }
 
-// Equal classes have equal patterns, and others do not; the seed makes other images.
+// Images of one class share a pattern that others lack; another seed makes other images.
 TEST(Images, SyntheticOnesHaveARule) {
   const auto images = synthetic_images(7);
-  std::vector<std::vector<uint8_t>> patterns(10);  // whether the first pixel of patches is bright
+  std::vector<std::vector<uint8_t>> patterns(10);  // true if the first pixel of a patch is bright
   for (int64_t i = 0; i < 200; ++i) {
     const ImageRecord record = images->read(i);
     ASSERT_LT(record[0], 10);
@@ -167,7 +167,7 @@ TEST(Images, SyntheticOnesHaveARule) {
   EXPECT_NE(images->read(3), synthetic_images(8)->read(3));
 }
 
-// What ranks read together is what one reads, however the inputs are cut.
+// Ranks together read the same samples as one rank, however the inputs are cut.
 TEST(Images, RanksReadTheirParts) {
   const auto batches = image_batches(synthetic_images(3), {0, 50000}, 3);
   const Samples whole = batches->read(10, 5);

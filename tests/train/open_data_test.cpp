@@ -1,4 +1,4 @@
-// Data that does not fit the deck, with the place of the key that it does not fit.
+// Data that does not fit the deck: errors have the place of the key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

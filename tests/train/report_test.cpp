@@ -1,4 +1,4 @@
-// What is printed of a run.
+// The lines that a run prints.
 #include "train/report.h"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-// What the work prints.
+// Returns the output of the work.
 template <typename Work>
 std::string printed(const Work& work) {
   testing::internal::CaptureStdout();
@@ -43,7 +43,7 @@ TEST(Report, WhatIsBesideTheLoss) {
               HasSubstr("        balance loss 1.3750 over the last 2 steps\n"));
 }
 
-// The longest computation and the longest communication are those of different ranks.
+// The longest computation and the longest communication belong to different ranks.
 TEST(Report, TheOverlapRatioIsThatOfTheTimesAboveIt) {
   Report report(2, {.count = 64}, -1.0, {});
   const std::vector<BusyTimes> ranks = {{0.8, 0.1, 0.075}, {0.5, 0.4, 0.1}};
@@ -84,7 +84,7 @@ TEST(Report, HowFarThePredictionWasOff) {
   EXPECT_THAT(summary(0.75), HasSubstr(" (50.0 % more than measured)\n"));
 }
 
-// A warning once, when more than a tenth is dropped over 20 steps, and a line of the summary.
+// A warning comes once, when over a tenth is dropped in 20 steps, and a line in the summary.
 TEST(Report, WhatExpertsDrop) {
   const auto end_of_run = [](int64_t dropped, int64_t steps) {
     Report report(steps, {.count = 64}, -1.0, {});
@@ -111,7 +111,7 @@ TEST(Report, WhatExpertsDrop) {
               Not(HasSubstr("experts")));
 }
 
-// All 4 cores are busy, or 0.4 of one; the first step prepares much and does not count.
+// The cores in use are all 4, or 0.4 of one; the first step prepares much and does not count.
 TEST(Report, HowAnEmulatedRunKeepsUp) {
   const auto end_of_run = [](double cpu_s, int64_t late) {
     Report report(

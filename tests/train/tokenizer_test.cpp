@@ -1,4 +1,4 @@
-// Text as tokens and back.
+// Conversions between text and tokens.
 #include "train/tokenizer.h"
 
 #include <gmock/gmock.h>

@@ -28,7 +28,7 @@ std::vector<int32_t> all_tokens(const Corpus& corpus) {
   return tokens;
 }
 
-// A file in llm.c's format whose header may lie.
+// Returns a file in llm.c's format with the given header, right or wrong.
 std::string token_file(const std::vector<uint16_t>& tokens, int32_t count, int32_t magic = 20240520,
                        int32_t version = 1) {
   std::string content(1024 + 2 * tokens.size(), '\0');
@@ -40,7 +40,7 @@ std::string token_file(const std::vector<uint16_t>& tokens, int32_t count, int32
   return content;
 }
 
-// The message of the Error that opening the corpus throws, after checking its code.
+// Returns the message of the Error that opening the corpus throws, and checks its code.
 std::string failure(const CorpusOptions& options) {
   try {
     const Corpus corpus(options);
@@ -81,7 +81,7 @@ TEST(Corpus, CopiesRangesThatSpanFiles) {
 
 TEST(Corpus, WordsAreNumberedAsTheyAppear) {
   const TemporaryFolder folder;
-  // the=0 cat=1 <eos>=2 sat=3 dog=4; the last line of a file ends with or without a line feed.
+  // the=0 cat=1 <eos>=2 sat=3 dog=4; the last line of a file may lack its line feed.
   const Corpus corpus({"text",
                        {folder.write("1", " the  cat\n\n\tthe sat \r\n"), folder.write("2", "dog")},
                        "words"});
@@ -261,7 +261,7 @@ TEST(Corpus, FilesStayWhatTheyWereUnlessTheyAreCutShort) {
     EXPECT_THAT(error.what(), AllOf(HasSubstr(path), HasSubstr("cut short"), HasSubstr("100000")));
   }
 
-  folder.write("text", content);  // in place: whole again
+  folder.write("text", content);  // rewrites the right content in place
   std::filesystem::rename(folder.write("other", "c"), path);
   read_end();
   EXPECT_THAT(tokens, Each('a'));

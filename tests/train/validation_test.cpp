@@ -1,4 +1,4 @@
-// The part of the data, or the files, on which the validation loss is measured.
+// The part of the data, or the files, for the validation loss.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ using Words = std::vector<std::string>;
 
 class Validation : public testing::Test {
  protected:
-  // `keys` of the section data; sequences are of 3 tokens.
+  // Opens a data set with `keys` in the section data, for sequences of 3 tokens.
   static Dataset open(const std::string& keys, const Words& vocabulary = {}) {
     const std::string text =
         "model: {layers: 1, hidden: 2, heads: 1, sequence: 3}\n"
@@ -29,7 +29,7 @@ class Validation : public testing::Test {
     return open_data(parse_decks(&model, nullptr, {}), vocabulary);
   }
 
-  // What is wrong with it, after its place.
+  // Returns the error after its place.
   static std::string problem(const std::string& keys, ExitCode code) {
     try {
       open(keys);
@@ -42,7 +42,7 @@ class Validation : public testing::Test {
     return "";
   }
 
-  // The first tokens of so many samples.
+  // Returns the first tokens of the first `samples` samples.
   static std::vector<int32_t> starts(const Batches& batches, int64_t samples) {
     const std::vector<int32_t> tokens = batches.read(0, samples).tokens;
     std::vector<int32_t> first;

@@ -1,9 +1,9 @@
-"""Writes kernels/ESTIMATES.md: what every kernel and the steps of three models should take on an
+"""Writes kernels/ESTIMATES.md: expected times of every kernel and of the steps of three models on an
 H100, from the tables that the compiler, the disassembler and the stand-in's counters made.
 
     python3 tests/bench/estimates [--hidup build/hidup] [--check]
 
---check compares instead: exit code 1 and the lines that differ.
+--check compares instead: exit code 1 and the differing lines.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""kernels/counted.txt: what each launch function does with memory, as the stand-in counted it."""
+"""kernels/counted.txt: each launch function's memory accesses, as the stand-in counted them."""
 
 import pathlib
 import re
@@ -8,8 +8,8 @@ NAMES = {"slice": "copy_strided", "adam": "adam_update", "adam_rounded": "adam_u
 
 
 def read():
-    """{function: {column: figure}}, in bf16 where there is such a row; of several sizes of those with
-    the fewest sectors a request, the first. 0 where nothing was counted; empty without a table."""
+    """Returns {function: {column: figure}}, in bf16 where there is such a row; of several sizes the first
+    with the fewest sectors a request. 0 where nothing was counted; empty without a table."""
     found = {}
     lines = TABLE.read_text(encoding="utf-8").splitlines() if TABLE.exists() else ["kernel reason"]
     head, *rows = [line for line in lines if not line.startswith("#")]
@@ -26,6 +26,6 @@ def read():
 
 
 def of(table, operation):
-    """None where it was not counted."""
+    """Returns the figures, or None where the operation was not counted."""
     name = NAMES.get(operation, operation)
     return table.get(name, table.get(f"{name}_forward"))

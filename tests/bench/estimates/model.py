@@ -1,7 +1,7 @@
-"""How long an instruction is estimated to take, and what bounds it.
+"""The estimated time of an instruction, and its bound.
 
-Each limit is the time if nothing else were in the way; the longest is the estimate. Launches and
-the filling and draining of the GPU are not in it.
+Each limit is the time without any other limit; the longest is the estimate. It excludes launches and
+the filling and draining of the GPU.
 """
 
 import math
@@ -12,22 +12,22 @@ from operations import operation_of
 
 
 class Kernel(typing.NamedTuple):
-    """A kernel as the committed tables have it."""
+    """A kernel in the committed tables."""
     name: str
-    does_most: bool  # of its operation
-    is_launched: bool  # for it; otherwise it is another's that does the same
+    does_most: bool  # of the operation
+    is_launched: bool  # for the operation; else a similar kernel of another one
     compiled: tuple  # registers, spilled, shared
-    code: dict | None  # columns of instructions.txt; None where it has no such row
+    code: dict | None  # columns of instructions.txt; None without a row
 
     @property
     def warps(self):
-        """That a multiprocessor holds."""
+        """The warps that a multiprocessor holds."""
         if self.code is None:
             return None
         return gpu.resident_warps(self.compiled[0], int(self.code["threads"]), self.compiled[2])
 
     def per_element(self, column):
-        """Of instructions.txt; None where it is not known."""
+        """Returns a column of instructions.txt; None where it is unknown."""
         return None if self.code is None else self.code[column]
 
 
@@ -64,7 +64,7 @@ def product_limits(opcode, work):
 
 
 def scores_in_tiles(opcode, work):
-    """Of all tiles of 64 x 64 that are visited; with a causal mask those up to the diagonal."""
+    """Returns the scores of all visited tiles of 64 x 64; with a causal mask those up to the diagonal."""
     heads, sequence, size = work["sizes"]
     scores = work["flops"] / ((10 if opcode.endswith("backward") else 4) * size)
     tiles = math.ceil(sequence / 64)
@@ -74,9 +74,9 @@ def scores_in_tiles(opcode, work):
 
 
 def attention_limits(opcode, kernels, work):
-    """Products, then what is between them. FlashAttention-2, which has the same instructions, was
-    measured at about this sum (306 TFLOP/s for heads of 64 without a mask, where 13.7 instructions a
-    score, two of them products, give 325), not at the longer of both [FA3]."""
+    """Yields the time of products plus that of the instructions between them. FlashAttention-2, with the same
+    instructions, was measured at about this sum (306 TFLOP/s for heads of 64 without a mask, where 13.7
+    instructions a score, two of them products, give 325), not at the longer of both [FA3]."""
     known = [kernel.code for kernel in kernels if kernel.code and kernel.code["tensor"]]
     tensor = sum(code["tensor"] for code in known)
     others = sum(code["element"] for code in known) - tensor
@@ -89,7 +89,7 @@ def attention_limits(opcode, kernels, work):
 
 
 def memory_limits(counted, work):
-    """What comes from the memory, and what the caches give besides. counted: a row of counted.txt or
+    """Yields the limits by memory and by the caches' additional accesses. counted: a row of counted.txt or
     None."""
     requested = 1.0 if counted is None else counted["bytes"]  # over the floor
     yield Limit(work["bytes"] / gpu.MEMORY, "bytes")
@@ -109,7 +109,7 @@ def instruction_limits(kernels, elements):
 
 
 def estimate(opcode, work, kernels, counted):
-    """kernels: those of the operation."""
+    """Returns the estimate; kernels: those of the operation."""
     _, operation = operation_of(opcode)
     is_attention = "attention" in opcode
     floor_s = floor_of(work, operation.is_product or is_attention)

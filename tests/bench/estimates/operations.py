@@ -1,6 +1,6 @@
-"""What hidup's operations are made of, in bf16: floors, and the CUDA kernels that do them.
+"""Parts of hidup's operations, in bf16: floors, and the CUDA kernels that compute them.
 
-Kernels are patterns on the names in kernels/compiled.txt; T stands for the element. Those that no
+Kernels are patterns on the names in kernels/compiled.txt; T stands for the element. Patterns that no
 name matches are left out.
 """
 
@@ -12,11 +12,11 @@ ELEMENT = "BFloat16"
 
 class Operation(typing.NamedTuple):
     floor: str  # bytes or flops; n: elements of the largest tensor
-    kernels: tuple = ()  # that do most of it
-    few: tuple = ()  # that add up what those left, or the like
-    per_element: float = 0  # bytes of the floor for each of the n; 0: it does not go by elements
+    kernels: tuple = ()  # do most of the work
+    few: tuple = ()  # add up the former's results, or the like
+    per_element: float = 0  # bytes of the floor for each of the n; 0: not by elements
     is_product: bool = False  # by cuBLASLt
-    like: tuple = ()  # another's, whose loop does a part of this one's as well
+    like: tuple = ()  # of another operation, whose loop does a part of this one's work
 
 
 def pattern_of(kernel):
@@ -28,11 +28,11 @@ def product(floor="2mnk / F"):
 
 
 def elements(read, written, *kernels, few=(), like=()):
-    """So many bytes read and written for each of the n."""
+    """Returns an operation with these bytes read and written for each of the n."""
     return Operation(f"{read + written}n / B", kernels, few, read + written, like=like)
 
 
-# By the name of their instruction, or by how it begins.
+# Keys are the names of the instructions, or their beginnings.
 OPERATIONS = {
     # Products
     "matmul": product(),
@@ -42,15 +42,15 @@ OPERATIONS = {
     "expert_matmul": product("2 x slots x kn / F"),
     "expert_matmul_backward_input": product("2 x slots x kn / F"),
     "expert_matmul_backward_weight": product("2 x slots x kn / F"),
-    # for heads of up to 64 elements
+    # Attention, for heads of up to 64 elements
     "attention": Operation("4 x keys x n / F", ("attention_tensor: forward_kernel<T, 64>",)),
     "attention_backward": Operation("10 x keys x n / F", (
         "attention_tensor_backward: query_gradient_kernel<T, 64>",
         "attention_tensor_backward: key_value_gradient_kernel<T, 64>"),
         few=("attention: row_products_kernel<T>",)),
-    # Rows, of those that a warp does
+    # Rows that a warp computes
     "layer_norm": elements(2, 2, "layer_norm: forward_kernel<HeldRow<T, 32>, true>"),
-    # Its loop has a way without dropout, the shortest: what draws the mask is as in dropout's.
+    # The shortest path of its loop has no dropout; drawing the mask is as in dropout's kernel.
     "residual_norm": elements(4, 4, "residual_norm: residual_norm_kernel<HeldRow<T, 32>",
                               like=("dropout: whole_kernel<T>",)),
     "layer_norm_backward": elements(
@@ -119,7 +119,7 @@ OPERATIONS = {
         "dispatch: find_kernel", "dispatch: combine_backward_kernel<T>")),
 }
 
-# What does the same as another one.
+# Operations with the same parts as another one.
 SAME = {
     "residual_rms_norm": "residual_norm",
     "grouped_attention": "attention",
@@ -129,7 +129,7 @@ SAME = {
 
 
 def operation_of(opcode):
-    """The name of an instruction's operation, and what it is made of."""
+    """Returns the name of an instruction's operation, and its parts."""
     name = SAME.get(opcode, opcode)
     while name not in OPERATIONS:
         name, _, rest = name.rpartition("_")

@@ -1,6 +1,6 @@
-"""What others reached on an H100 SXM, and where they say so. Nothing here was measured by us."""
+"""Results of others on an H100 SXM, with their sources. None of them was measured by us."""
 
-# short name: what it is
+# short name: source
 SOURCES = {
     "MAMF": "Bekman, ml-engineering, compute/accelerator, table of the maximum achievable matmul "
             "flops: H100 SXM in bf16 794.5 of 989 TFLOP/s; the peak of 989 is at 1.83 GHz. "
@@ -25,7 +25,7 @@ SOURCES = {
                 "minutes on 8 H100. https://github.com/KellerJordan/modded-nanogpt",
 }
 
-# The best that is known, by operation; the others have no figure that we found.
+# The best known figure, by operation; we found none for the others.
 PRODUCT = "794.5 TFLOP/s at the best shape (cuBLAS) [MAMF]"
 ROWS = "about 3 TB/s for rows above 4k [QuACK]"
 BEST = {
@@ -49,11 +49,11 @@ def best(operation):
     return BEST.get(operation, NOTHING)
 
 
-# Milliseconds of a step of gpt2-124m with 16 sequences by PyTorch, compiled: estimated.
+# Estimated milliseconds of a step of gpt2-124m with 16 sequences by PyTorch, compiled.
 PYTORCH = (36.0, 40.0)
 PYTORCH_MODEL = "gpt2-124m"
-ALIKE = ("gpt2-350m",)  # models that should be as far above their floors
-# Of other steps, measured by others.
+ALIKE = ("gpt2-350m",)  # models assumed to be as far above their floors
+# Measurements of other steps by others.
 MEASURED = {
     "gpt2-124m": "8 H100, with what they send: 10^10 tokens in 2,700 s are 35 ms for 16,384 tokens "
                  "of a GPU [speedrun]",
@@ -61,7 +61,7 @@ MEASURED = {
 
 
 def elsewhere(model, floors):
-    """What is known of others' steps. floors: {model: seconds}."""
+    """Yields the known figures of others' steps. floors: {model: seconds}."""
     if model == PYTORCH_MODEL or model in ALIKE:
         least, most = (floors[model] / floors[PYTORCH_MODEL] * each for each in PYTORCH)
         how = "" if model == PYTORCH_MODEL else f", if as far above its floor as {PYTORCH_MODEL}"

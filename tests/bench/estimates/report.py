@@ -59,7 +59,7 @@ class Tables:
         self._counted = counted.read()
 
     def kernels_of(self, opcode):
-        """The first kernel of each of the operation's patterns."""
+        """Returns the first kernel of each of the operation's patterns."""
         _, operation = operation_of(opcode)
         found = []
         for of, does_most, is_launched in ((operation.kernels, True, True),
@@ -77,7 +77,7 @@ class Tables:
 
 
 def of_kernel(kernel):
-    """Instructions an element, registers, warps."""
+    """Returns instructions an element, registers, warps."""
     registers, spilled, _ = kernel.compiled
     of_element = kernel.per_element("element")
     return ["-" if of_element is None else f"{of_element:.1f}",
@@ -86,7 +86,7 @@ def of_kernel(kernel):
 
 
 def of_counted(values):
-    """Bytes over the floor's, and sectors over what requests need."""
+    """Returns bytes over the floor's, and sectors over those that requests need."""
     return ["not counted", ""] if values is None else [
         f"{values['bytes']:.2f}", f"{values['spread']:.2f}"]
 
@@ -139,7 +139,7 @@ def step_section(model, all_lines):
 
 
 def above_section(all_lines):
-    """What is furthest above its floor, over all steps."""
+    """Yields the operations furthest above their floors, over all steps."""
     found = {}
     for model, lines in all_lines.items():
         for line in lines:

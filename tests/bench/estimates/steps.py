@@ -1,4 +1,4 @@
-"""The instructions of a training step, from `hidup explain`, and what they are estimated to take."""
+"""The instructions of a training step, from `hidup explain`, and their estimated times."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ import typing
 import gpu
 from model import Estimate, estimate
 
-# One GPU in bf16. Duplex cuts nothing: one microbatch.
+# One GPU in bf16 has one microbatch: duplex cuts nothing.
 STEPS = {"gpt2-124m": 16, "gpt2-350m": 16, "bert-sgmoe": 64}  # batches
 SETTINGS = ("model.precision=bf16", "train.microbatches=1",
             f"cluster.device.flops_16bit={gpu.PRODUCTS / 1e12:g}TFLOPS",
@@ -22,7 +22,7 @@ class Line(typing.NamedTuple):
     launches: int
     floor_s: float
     seconds: float
-    worst: Estimate  # of the one furthest above its floor
+    worst: Estimate  # of the instruction furthest above its floor
 
     @property
     def above_s(self):
@@ -30,12 +30,12 @@ class Line(typing.NamedTuple):
 
 
 def by_excess(one):
-    """A key of estimates: how far above the floor, and how long."""
+    """Sorts estimates by the excess over the floor, then by time."""
     return one.seconds - one.floor_s, one.seconds
 
 
 def listing(hidup, source, model):
-    """The timeline of a predicted step: opcode, dtype, flops, bytes and sizes of each instruction."""
+    """Returns the timeline of a predicted step: opcode, dtype, flops, bytes and sizes of each instruction."""
     arguments = ["explain", f"inputs/models/{model}.yaml", "--cluster", "inputs/clusters/laptop.yaml",
                  "--ranks", "1", "--strategy", "dp", "--json"]
     for setting in (*SETTINGS, f"train.batch={STEPS[model]}"):
@@ -46,7 +46,7 @@ def listing(hidup, source, model):
 
 
 def lines_of(timeline, kernels_of, counted_of):
-    """By opcode, those that take longest first. Of an opcode: its kernels, and what was counted."""
+    """Returns lines by opcode, the longest first; the functions give an opcode's kernels and counts."""
     found = {}
     for work in timeline:
         opcode = work["opcode"]

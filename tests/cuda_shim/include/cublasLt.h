@@ -1,12 +1,12 @@
-// Stands in for cuBLASLt's <cublasLt.h>: the calls that hidup uses, for matrices by columns of
-// f32, bf16 or f16 with sums in f32. Names, values and meanings are those of cuBLAS 13. Products
-// run in the order of their stream.
+// Stands in for cuBLASLt's <cublasLt.h>: the calls that hidup uses, for matrices by columns of f32,
+// bf16 or f16 with sums in f32. Names, values and meanings are those of cuBLAS 13. Products run in
+// the order of their stream.
 //
-// What a GPU may let pass is refused here: memory that is not the device's, or not enough of it, an
-// algorithm that was chosen for another problem or for better aligned memory, too small a
-// workspace, which is overwritten besides, sums whose parts may be rounded to 16 bits before they
-// are added, and an epilogue without its operands or with a batch, or, but for the gradients of
-// biases, with a sum (beta). stderr tells why.
+// Some mistakes that a GPU may ignore are refused here, with the reason on stderr: memory outside
+// the device's allocations, an algorithm chosen for another problem or for better aligned memory, a
+// workspace that is too small (it is overwritten besides), sums whose parts may be rounded to 16
+// bits before they are added, and an epilogue without its operands, with a batch, or with a sum
+// (beta) unless it computes a bias's gradient.
 #pragma once
 
 #include <cstddef>
@@ -37,9 +37,9 @@ enum cublasLtMatmulDescAttributes_t {
   CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET = 15,
 };
 
-// Operands of epilogues have the type of d. A bias has an element per row of d; so has BGRADA's
-// gradient of it, the sums of op(a) over k; BGRADB's, those of op(b), has one per column. The input
-// of GELU is as large as d: AUX_BIAS writes it, and DGELU reads it.
+// Operands of epilogues have the type of d. A bias has an element per row of d, and so has BGRADA's
+// gradient, the sums of op(a) over k. BGRADB's gradient, the sums of op(b), has one per column.
+// GELU's input is as large as d: AUX_BIAS writes it, and DGELU reads it.
 enum cublasLtEpilogue_t {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
   CUBLASLT_EPILOGUE_BIAS = 4,
@@ -126,7 +126,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
                                               cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t* results, int* found);
 
-// alpha and beta: on the host. c must be d.
+// alpha and beta lie on the host. c must be d.
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
                               cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
@@ -134,15 +134,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* algo,
                               void* workspace, size_t workspace_bytes, cudaStream_t stream);
 
-// Not CUDA's: the products that this process has given to streams, for tests that count.
+// An addition to CUDA: the products that this process has given to streams, for tests that count.
 struct CudaShimProducts {
   int64_t calls;
-  // Of the operands and results, with those of epilogues, each counted once; twice where c is added
-  // to.
+  // Bytes of operands and results, also of epilogues, each counted once, or twice if c is added to.
   int64_t bytes;
-  int64_t limited;  // how many of them were made for less multiprocessors than the device has
-  int64_t first;    // how many of them were done by the algorithm that was proposed first
+  int64_t limited;  // calls for fewer multiprocessors than the device has
+  int64_t first;    // calls with the algorithm proposed first
 };
 CudaShimProducts cuda_shim_products();
-// From now on that algorithm, numbered from 0 as they are proposed, takes so many seconds longer.
+// Makes an algorithm, numbered from 0 in the order of proposals, take `seconds` longer from now on.
 void cuda_shim_delay_algorithm(int algorithm, double seconds);

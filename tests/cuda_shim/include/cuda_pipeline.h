@@ -1,5 +1,5 @@
-// Stands in for CUDA's <cuda_pipeline.h>: copies to shared memory that go on while a block computes
-// (CUDA C++ Programming Guide, "Pipeline Primitives Interface"). See async_copies.h.
+// Stands in for CUDA's <cuda_pipeline.h>: copies to shared memory while a block computes (CUDA C++
+// Programming Guide, "Pipeline Primitives Interface"). See async_copies.h.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Stands in for NCCL's <nccl.h>: the calls that hidup uses, between processes, over MPI. Names,
+// Stands in for NCCL's <nccl.h>: the calls that hidup uses, between processes over MPI. Names,
 // values and meanings are those of NCCL 2.19 and later. The environment variables
 // HIDUP_FAKE_NCCL_FAULT and CUDA_SHIM_NCCL_MEMORY make it fail and take memory, see nccl.cpp.
 #pragma once

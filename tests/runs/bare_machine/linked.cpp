@@ -1,4 +1,4 @@
-// Calls something of every library, and prints its version or that it works.
+// Calls a function of every library, and prints the library's version or that it works.
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
-// What kernels use: where a thread is, barriers, exchange within a warp, atomics, arithmetic.
+// Functions of kernels: thread indices, barriers, exchange within a warp, atomics, arithmetic.
 //
-// A thread that waits where others never arrive is a fault: the kernel ends, and every later
-// call of the runtime returns cudaErrorLaunchFailure (cuda_shim/fault.h tells why). On a GPU such a
-// kernel hangs, or goes on with wrong values.
+// A thread that waits for others that never arrive is a fault: the kernel ends, and every later
+// call of the runtime returns cudaErrorLaunchFailure (cuda_shim/fault.h has the reason). On a GPU
+// such a kernel hangs or computes wrong values.
 #pragma once
 
 #include <math.h>
@@ -24,16 +24,16 @@ namespace cuda_shim {
 
 enum class WarpOperation { sync, shuffle, ballot };
 
-// Waits for all threads of the block; returns the number of those that came with `predicate`.
+// Waits for all threads of the block; returns the number of threads whose `predicate` is true.
 int block_barrier(bool predicate);
 
-// Waits for the lanes of `mask` to come with the same operation and mask. shuffle: returns the
-// value of lane `source`; ballot: the lanes whose value is not 0.
+// Waits for the lanes of `mask` to come with the same operation and mask. A shuffle returns the
+// value of lane `source`; a ballot returns the lanes whose value is not 0.
 uint64_t warp_exchange(WarpOperation operation, unsigned mask, int source, uint64_t value);
 
 int lane();
 
-// What CUDA declares as extern __shared__; aligned to 16 bytes, filled with ones.
+// Returns CUDA's extern __shared__ memory, aligned to 16 bytes and filled with ones.
 void* dynamic_shared_memory();
 
 template <typename T>
@@ -46,7 +46,7 @@ T shuffle(unsigned mask, T value, int source) {
   return value;
 }
 
-// The first lane of this lane's group of `width`, a power of 2.
+// Returns the first lane of this lane's group of `width`, a power of 2.
 inline int group_begin(int width) {
   return lane() & ~(width - 1);
 }
@@ -108,7 +108,7 @@ T __shfl_xor_sync(unsigned mask, T value, int bits, int width = warpSize) {
   return cuda_shim::shuffle(mask, value, source >= end ? cuda_shim::lane() : source);
 }
 
-// Relaxed, as on the GPU. They return the value before.
+// Relaxed atomics, as on the GPU. They return the old value.
 template <typename T>
 T atomicAdd(T* address, T value) {
   return std::atomic_ref<T>(*address).fetch_add(value, std::memory_order_relaxed);

@@ -1,11 +1,11 @@
-// What went wrong in a kernel; for tests of the shim and for a person.
+// Reports of faults in kernels, for tests of the shim and for developers.
 #pragma once
 
 #include <string>
 
 namespace cuda_shim {
 
-// The first fault since the last cudaDeviceReset(), empty if there was none.
+// Returns the first fault since the last cudaDeviceReset(), empty if there was none.
 std::string fault();
 
 }  // namespace cuda_shim

@@ -102,15 +102,15 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs = 0;
 };
 
-// The last error of this thread; getting it clears it, unless a kernel failed.
+// Return this thread's last error; cudaGetLastError() clears it, unless a kernel failed.
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 
-// The environment variable CUDA_SHIM_DEVICES says how many there are, without it one. Where
-// CUDA_SHIM_VISIBLE_DEVICE is the number of one, it is the only one that the process sees, as its
-// device 0; so a launcher shows every rank a device of its own.
+// The environment variable CUDA_SHIM_DEVICES gives the number of devices, by default one.
+// CUDA_SHIM_VISIBLE_DEVICE gives the number of the only device that the process sees, as its device
+// 0, so that a launcher can show every rank a device of its own.
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);
@@ -120,18 +120,18 @@ cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
-cudaError_t cudaDeviceReset();  // forgets a fault; here, memory and streams stay
+cudaError_t cudaDeviceReset();  // forgets a fault; here memory and streams stay
 
-// Memory of the device is not zeroed: here it holds NaN, which as an integer is no index. Bytes
-// around it are guarded: freeing it reports writes there, as cudaErrorIllegalAddress.
+// Device memory is not zeroed: here it holds NaN, which as an integer is no valid index. Bytes
+// around it are guarded: freeing reports writes there as cudaErrorIllegalAddress.
 cudaError_t cudaMalloc(void** data, size_t bytes);
 cudaError_t cudaFree(void* data);
 cudaError_t cudaMallocHost(void** data, size_t bytes);
 cudaError_t cudaFreeHost(void* data);
-// Free is what this process did not allocate, less as many bytes as the environment variable
-// CUDA_SHIM_USED_MEMORY says that others use.
+// The free memory is the total less this process's allocations and less the bytes of the
+// environment variable CUDA_SHIM_USED_MEMORY, which others use.
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total);
-// Returns at once, as CUDA's does; streams of their own do not wait for it either.
+// Returns at once, as CUDA's does; non-blocking streams do not wait for it either.
 cudaError_t cudaMemset(void* data, int value, size_t bytes);
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream);
@@ -140,7 +140,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
-cudaError_t cudaStreamDestroy(cudaStream_t stream);  // here, after all its work
+cudaError_t cudaStreamDestroy(cudaStream_t stream);  // here it waits for the stream's work
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
@@ -149,21 +149,21 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
-// External: a node of a graph, which every launch of it records anew; in a capture only.
+// An external record is a node of a graph that every launch records anew; only captures have it.
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags);
 cudaError_t cudaEventQuery(cudaEvent_t event);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end);
 
-// Until the end, work for the stream, and for streams that wait for it, becomes nodes of a graph.
-// What CUDA forbids meanwhile is an error, after which the end is one too.
+// Until the end, work for the stream, and for streams that wait for it, becomes nodes of a graph. A
+// call that CUDA forbids meanwhile is an error, and makes the end an error.
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
                                  unsigned long long flags = 0);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);  // here, after all its work
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec);  // here it waits for the graph's work
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 namespace cuda_shim {
@@ -173,10 +173,10 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::fu
 
 cudaError_t allow_dynamic_memory(const void* kernel, int bytes);
 
-// Whether an argument points into memory from cudaMalloc or cudaMallocHost, right behind it
-// (nothing may lie there), or nowhere. With any other a GPU fails at the first access.
+// Returns true if an argument points into memory from cudaMalloc or cudaMallocHost, just behind it
+// (no allocation may lie there), or is null. Any other makes a GPU fail at the first access.
 bool reachable(const void* address);
-// Explains on stderr.
+// Explains the error on stderr.
 cudaError_t refuse_argument();
 
 template <typename T>
@@ -200,8 +200,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                : cuda_shim::refuse_argument();
 }
 
-// Dynamic shared memory of more than 48 KiB has to be asked for: a launch with more than that or
-// than this allows is cudaErrorInvalidValue.
+// Dynamic shared memory over 48 KiB must be requested: a launch with more than 48 KiB and more than
+// requested is cudaErrorInvalidValue.
 template <typename... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute, int value) {
   return cuda_shim::allow_dynamic_memory(reinterpret_cast<const void*>(kernel), value);

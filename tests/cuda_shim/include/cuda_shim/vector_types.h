@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-// Where its accesses to memory are counted (counters.h), a kernel is one function: arguments in
-// memory that a call passes by value would be overlooked.
+// A kernel whose accesses are counted (counters.h) is one function, because arguments that a call
+// passes by value in memory would be missed.
 #ifdef __SANITIZE_THREAD__
 #define __global__ __attribute__((flatten))
 #else
@@ -15,8 +15,8 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// One block runs at a time on an OS thread, all of its threads as fibers of that OS thread. No code
-// initializes it, and no guard is read.
+// An OS thread runs one block at a time, all of its threads as fibers. The variable has no dynamic
+// initialization and no guard.
 #define __shared__ static constinit thread_local
 
 struct uint3 {

@@ -1,5 +1,5 @@
 // The calls of NVTX that hidup uses. With the environment variable CUDA_SHIM_NVTX=PREFIX a process
-// writes what its ranges do to PREFIX.<process id>: a line "push NAME" or "pop" each.
+// writes its ranges to PREFIX.<process id>, as lines "push NAME" or "pop".
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,7 @@ struct CudaShimDomain;
 using nvtxDomainHandle_t = CudaShimDomain*;
 
 nvtxDomainHandle_t nvtxDomainCreateA(const char* name);
-// How many ranges of the thread were open before, or a negative number where the event is invalid.
+// Returns the number of ranges open before, or a negative number where the event is invalid.
 int nvtxDomainRangePushEx(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* event);
-// How many are left, or a negative number where none was open.
+// Returns the number of ranges left, or a negative number where none was open.
 int nvtxDomainRangePop(nvtxDomainHandle_t domain);
