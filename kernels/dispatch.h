@@ -4,6 +4,9 @@
 // Both work on the experts first_expert .. first_expert + experts - 1 and on the tokens whose
 // routing they are given; entries of other experts and dropped ones are passed over. Slots that no
 // given entry names are zeros in `buffer` tensors that these write.
+//
+// Slots that nobody took are zeros. Buffers are [experts, batch, capacity, width]: an expert's
+// rows are one matrix, and no part of them cuts inside a sequence.
 #pragma once
 
 #include <cstdint>
