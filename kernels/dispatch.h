@@ -4,6 +4,9 @@
 // Both handle the experts first_expert .. first_expert + experts - 1 and the tokens of the given
 // routing; they skip entries of other experts and dropped ones. They write zeros to slots of
 // `buffer` tensors that no given entry names.
+//
+// Buffers are [experts, batch, capacity, width]: an expert's
+// rows are one matrix, and no part of them cuts inside a sequence.
 #pragma once
 
 #include <cstdint>

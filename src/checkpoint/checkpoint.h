@@ -3,6 +3,13 @@
 //
 // A file STEP.ckpt.h5 is HDF5 with a checksum per MiB of every tensor (crc32c.h), and a checksum of
 // all other content (frame.h). A file that has its name is complete.
+//
+// Rank 0 makes the HDF5 file with all datasets allocated; all ranks write their parts at the
+// datasets' offsets, and replicas divide the work (division.h). Blocks that several ranks hold
+// parts of go to one of them (exchange.h), unless each has long runs. If ranks do not see rank 0's
+// folder, all goes through rank 0. A file takes its name when the timing file has the rows of its
+// steps on the disk (TimingFile::wait_for_step()), and says whose it is in the bytes before the
+// HDF5 content.
 #pragma once
 
 #include <cstddef>

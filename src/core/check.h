@@ -12,7 +12,7 @@
 
 namespace hidup {
 
-// The exit codes that the README documents.
+// The exit codes that docs/clusters.md documents.
 enum class ExitCode : int {
   done = 0,
   usage = 2,          // usage or bad deck

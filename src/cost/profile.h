@@ -1,4 +1,10 @@
 // Measured times of a machine as data, the basis of predictions and of the search.
+//
+// Operations have the times of the slowest rank, which the others wait for, alone, and in a
+// recording where training replays one. Messages were timed beside the model's heaviest product,
+// by every algorithm that can carry them. A collective of unequal parts takes as long as if all
+// parts were like the largest (paced_bytes()). Where devices differ every rank has the costs of
+// its class (RankCosts), and the search rests on the slowest.
 #pragma once
 
 #include <cstdint>

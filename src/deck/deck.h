@@ -3,6 +3,11 @@
 // Two YAML files hold them: the model deck (sections model, data, train) and the cluster deck
 // (section cluster). keys.cpp has one record per key with the meaning, default and limits of its
 // member.
+//
+// Rank 0 reads the files and broadcasts their text, so all ranks parse the same bytes. A deck
+// stays as it was parsed, and remembers where each key was written, for errors that are found
+// later (fail_at()). What the data say has a place of its own (Dataset::vocab); with_vocab() gives
+// the deck that a run records.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,10 @@
 // What the backward pass reads and the forward pass has not kept; for the sources of this folder
 // only.
+//
+// Instructions of the forward pass are written again as they are there, fused ones as one, with
+// the same random numbers, from what was kept. Of a fused one of which only the last step is
+// missing, that step is written. So the bits are the same. For that, what a product did not round
+// before it computed a GELU of 16 bits is kept.
 #pragma once
 
 #include <utility>

@@ -1,4 +1,8 @@
 // Parameters that a pass gathers; for the sources of this folder only.
+//
+// Of parameters kept for a pass only the next operation's come ahead: their gather comes
+// `after_uses_of` those before. The waits make that true, so that the memory plan, the verifier,
+// the simulation and the executor all see it.
 #pragma once
 
 #include <map>

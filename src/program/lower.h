@@ -1,4 +1,16 @@
 // Graph and strategy -> program: of a training step, or of the forward pass alone.
+//
+// lower.cpp runs these passes on a ProgramBuilder, in this order. Parameters: values that last,
+// and buckets of parameters to gather. Forward: each operand in the layout that the rule wants.
+// Results: sums over the ranks of what the host reads. Gradients: where a parameter's gradient is
+// summed, and its buckets; as soon as the backward pass has filled a bucket, its collective is
+// written (with Strategy::defer_gradients all of them after the pass). Backward: the steps that
+// the forward opcode of each operation declares, last operation first; before each what it reads
+// and the forward pass has not kept (again.h). Update: the norm of the gradients, and Adam bucket
+// by bucket. Each pass is written once per microbatch; the lists are woven stage by stage, so that
+// one microbatch computes while another communicates. Then instructions are fused (the forward
+// pass before the backward pass is written, which may repeat it), long rows are padded, waits are
+// inserted, and the work of every instruction is counted.
 #pragma once
 
 #include <functional>

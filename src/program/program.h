@@ -3,6 +3,10 @@
 // One list for all ranks: instruction i is the same everywhere, only the parts of
 // the values differ. Plain data that prints (print.h), is laid out in memory
 // (memory.h) and is proven right (verify.h) before the first step.
+//
+// A rank skips an instruction of which it has no part (skips()), and a collective is done by the
+// ranks that it concerns (Instruction::group). Events and waits stay, so the order of all others
+// does. An instruction knows its operation, its input, its bucket, its microbatch and its stage.
 #pragma once
 
 #include <cstdint>

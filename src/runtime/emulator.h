@@ -4,6 +4,11 @@
 // stream is free, what it waits for has ended and, where it is a collective, when the last rank of
 // its group comes; it ends when the cost model says. Nothing that this machine does changes them:
 // events and meetings of ranks carry them along. The streams only pace themselves by them.
+//
+// An event carries its emulated end and is signalled as soon as the data are there. Then the
+// stream sleeps until that end, times the dilation. All of it is half a step ahead of its time, so
+// that a rank may compute for a while more slowly than the device that it stands for. All ranks
+// put their clocks off together after a pause, such as a checkpoint.
 #pragma once
 
 #include <array>

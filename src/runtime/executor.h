@@ -1,5 +1,12 @@
 // Runs a program on this rank: in the store's arena, on its two streams, with an event per
 // instruction.
+//
+// Every instruction is bound once to pointers in the arena: operations in bind_dense.cpp,
+// bind_sequence.cpp and bind_experts.cpp, collectives and local copies in bind_reshard.cpp, the
+// optimizer in bind_update.cpp. A step only issues them. Where the device can, the second step is
+// recorded (Device::record(), a CUDA graph): from then on a step is a copy of its input and one
+// launch. Most steps are another recording, in which no event has a time
+// (cluster.device.timed_every).
 #pragma once
 
 #include <atomic>

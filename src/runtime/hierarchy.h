@@ -1,4 +1,9 @@
 // Collectives over several axes of a mesh, made of collectives over one axis each.
+//
+// Ranks are in an order in which what an inner rank needs lies together, so packing is all that it
+// takes. Between the two exchanges of an all-to-all a rank holds what it passes on to others: that
+// is no value, so every region stays one box (Value::exchanged_along). A flat all-to-all has a
+// communicator along several axes (MeshGroups::along()).
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,8 @@
 // The strategies that a search compares, and their proposers.
+//
+// A proposal has no routes and no algorithms: lowering chooses them. The loop drops proposals that
+// break the hints. A proposer proposes only what a Strategy can say; anything else needs
+// sharding/strategy.h and src/program first.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,9 @@
 // The search for the strategy with the least predicted step time.
+//
+// One loop (search.cpp) asks the proposers in turn (proposal.h), simulates what they propose,
+// ranks it, plans memory and stops at the deadline. Each proposer sees what those before it
+// proposed. Where nothing fits, the loop asks last_proposers(). `search --json` says who proposed
+// how many strategies, and who won.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,13 @@
 // Results of the dynamic programming for every number of microbatches and of groups.
+//
+// A mesh of two axes is searched jointly, with a rule per axis in each choice, and one axis at a
+// time (axes/by_axes.h). With more axes all combinations of rules are too many: a local search
+// follows (axes/near_search.h), whose joint problem has the rules of the best strategy so far and
+// those that differ from them on one axis. It gives no bound. For graphs of 40 layers and more
+// both work on a reduced graph; what they find is extended to all blocks (extended_to()) and
+// costed by the joint problem. Where the fastest plans do not fit in the memory, the problems get
+// further choices (ProblemSolver::add_choices_of_memory()), and what is planned corrects the
+// estimate.
 #pragma once
 
 #include <memory>

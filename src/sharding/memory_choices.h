@@ -1,4 +1,7 @@
 // Choices that trade time for memory, made for a whole strategy at once.
+//
+// Operations that work in place of what another one wrote share its value: it is computed again
+// only if all of them are.
 #pragma once
 
 #include <span>

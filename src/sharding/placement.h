@@ -1,4 +1,8 @@
 // Placements of tensors on ranks.
+//
+// A mesh has the axis of the slowest links first (mesh_of()), whatever the order in the deck,
+// which only numbers the ranks (Axis::numbered). Only coordinate_of() turns a rank into its place
+// on an axis; the verifier counts the places by itself.
 #pragma once
 
 #include <compare>

@@ -1,4 +1,7 @@
 // Steps from one layout of a tensor to another.
+//
+// A reshard leads from any layout to any other, between the ranks of one share and those of
+// another by a move or an all-to-all. On several axes there are several routes (routes.h).
 #pragma once
 
 #include <array>

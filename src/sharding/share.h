@@ -1,4 +1,8 @@
 // Shares of the ranks of an axis: parts need not be equal, and may be empty.
+//
+// Rules do not know shares: with_share() stamps them on the placements that a rule gives. A rank
+// of weight 0 has nothing, of a replica or a summand either; support_of() (placement.h) is one
+// number for all shares with the same such ranks.
 #pragma once
 
 #include <cstdint>

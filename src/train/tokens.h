@@ -1,4 +1,6 @@
 // Corpora: files of text or of tokens, as one sequence of token indices.
+//
+// Validation data is the last windows of the data, or files of its own, in the order of the text.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,10 @@
 // The training loop.
+//
+// The device decides which step changes nothing, and the scale of the loss. So the next step is
+// given before the host reads the results of one, unless that one has times, or something is done
+// between the two (validation, a checkpoint). A run that is asked to stop ends after the step that
+// it gave already. All ranks agree on what happens between two steps in the exchange of their
+// times (exchange()).
 #pragma once
 
 #include <atomic>

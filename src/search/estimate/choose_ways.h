@@ -1,4 +1,9 @@
 // Chooses the routes and algorithms of a strategy's messages.
+//
+// The search chooses for every strategy that it simulates, and choose_strategy()
+// (app/planning.cpp) for a named one, where costs are known. All other lowering obeys the
+// strategy, so a strategy file means the same program everywhere. Where a strategy has no routes,
+// the outermost axis goes first.
 #pragma once
 
 #include "program/lower.h"
