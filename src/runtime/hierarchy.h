@@ -1,4 +1,4 @@
-// Collectives over several axes of a mesh, made of collectives over one axis each.
+// Collectives over several axes of a mesh, composed of collectives over one axis each.
 #pragma once
 
 #include <cstdint>
@@ -9,40 +9,40 @@
 
 namespace hidup {
 
-// What the ranks of an axis have of elements that lie one behind the other, each for all ranks of
-// the axes around it.
+// Contiguous pieces of an array, one per rank of an axis. The piece of a rank consists of the parts
+// of the ranks of the axes around this one.
 struct AxisPieces {
-  std::vector<int64_t> counts;  // of each of the axis's ranks
-  int64_t start = 0;            // of this rank's
-  std::vector<int64_t> mine;    // of which this rank's consists
+  std::vector<int64_t> counts;  // elements per rank of the axis
+  int64_t start = 0;            // first element of this rank's piece
+  std::vector<int64_t> mine;    // elements of each part of this rank's piece
 };
-// `counts`: those of all ranks of the axes from the outermost to this one, in the order of
-// collective_group().
+// Returns the pieces along `axis`. `counts`: elements per rank of the axes from the outermost to
+// this one, in the order of collective_group().
 AxisPieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts);
 
-// Communicators of one rank: of an axis, and of the axes inside of it. Ranks are in the order of
-// collective_group(): those that differ on the innermost axis only lie furthest apart. Without
-// inner axes it is the axis's communicator. Device collectives as Communicator has them, by the
-// algorithms of an instruction (Instruction::algorithms).
+// Device collectives of one rank over an axis and the axes inside it, as in Communicator. They use
+// the algorithms of an instruction (Instruction::algorithms). Ranks are in the order of
+// collective_group(): ranks that differ only on the innermost axis are furthest apart. Without
+// inner axes, the collectives are those of the axis's communicator.
 class Hierarchy {
  public:
-  // `inner`: outermost first. All outlive it.
+  // `inner`: outermost first. All communicators outlive the hierarchy.
   Hierarchy(Communicator& axis, std::vector<Communicator*> inner,
             std::vector<CollectiveAlgorithm> algorithms = {});
 
-  // Every inner axis scatters sums of its pieces, the axis sums what is left, and they are
-  // gathered.
+  // Reduce-scatters along the inner axes, innermost first, all-reduces this rank's piece along the
+  // outermost axis, and all-gathers the sums back along the inner axes.
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   const std::string& name) const;
   void all_gather(Stream& stream, const void* send, void* receive,
                   const std::vector<int64_t>& counts, DType dtype, const std::string& name) const;
-  // With inner axes, `send` is memory that may be overwritten.
+  // With inner axes, overwrites parts of `send`.
   void reduce_scatter(Stream& stream, const void* send, void* receive,
                       const std::vector<int64_t>& counts, DType dtype,
                       const std::string& name) const;
 
  private:
-  // Of the collective's part with that number.
+  // Returns the algorithm of a part (message_parts()) of the collective.
   CollectiveAlgorithm algorithm(size_t part) const;
 
   std::vector<Communicator*> axes_;  // outermost first
