@@ -9,8 +9,8 @@
 
 namespace hidup {
 
-// Contiguous pieces of an array, one per rank of an axis. The piece of a rank consists of the parts
-// of the ranks of the axes around this one.
+// Contiguous pieces of an array, one per rank of an axis. Each piece consists of one part per rank
+// of the outer axes.
 struct AxisPieces {
   std::vector<int64_t> counts;  // elements per rank of the axis
   int64_t start = 0;            // first element of this rank's piece

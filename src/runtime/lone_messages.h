@@ -1,4 +1,4 @@
-// Timed messages, for the sources of the profiler only.
+// Messages that a profile times; for the profiler's sources only.
 #pragma once
 
 #include <algorithm>

@@ -42,8 +42,8 @@ class OperationTimer {
 // which the others wait: ranks with different experts have different loads.
 void take_slowest(Communicator& world, std::vector<OperationTime>& times);
 
-// Collective. Returns on rank 0 the products that another algorithm than the first computes
-// fastest, with the number of that algorithm. The time of an algorithm is that of its slowest rank.
+// Collective. Returns on rank 0 the products whose fastest algorithm is clearly faster than the
+// first one, with the number of that algorithm. The slowest rank decides an algorithm's time.
 std::map<std::vector<int64_t>, int> fastest_algorithms(
     Communicator& world, const std::vector<kernels::AlgorithmTimes>& measured);
 

@@ -80,7 +80,7 @@ struct TwoExchanges {
   std::byte* first;  // buffers of Program::local_bytes() bytes each
   std::byte* second;
   std::vector<Copy> pack;     // into the first buffer: by rank inside, then by rank along the axis
-  std::vector<Copy> reorder;  // second to first buffer: by rank along the axis, then by rank inside
+  std::vector<Copy> reorder;  // second to first buffer: by rank along the axis, then inside
   std::vector<Copy> unpack;   // out of the second buffer
   std::vector<int64_t> sent_inside, received_inside, sent_along, received_along;  // by rank
 

@@ -11,10 +11,10 @@
 
 namespace hidup {
 
-// The collective of a library would round at every hop. Here every rank rounds its summands for the
-// other ranks' pieces, an all-to-all sends them, and every rank adds the received summands to its
-// own unrounded one in rank order. This happens along one axis after the other, the innermost
-// first. Communicators and rank order are those of a Hierarchy.
+// A library's collective would round at every hop. Here every rank rounds its summands for the
+// other ranks' pieces, an all-to-all sends them, and every rank adds the received summands, in rank
+// order, to its own unrounded summand. The axes take turns, the innermost first. Communicators and
+// rank order are those of a Hierarchy.
 class RoundedSums {
  public:
   // Device memory for 16-bit elements: `rounded` elements and then `received` ones
@@ -25,8 +25,7 @@ class RoundedSums {
     int64_t received = 0;
   };
 
-  // `inner`: outermost first. All communicators outlive this. `algorithms`: one per
-  // message_parts().
+  // `inner`: outermost first. Communicators outlive this. `algorithms`: one per message_parts().
   RoundedSums(Communicator& axis, const std::vector<Communicator*>& inner, DType sent_as,
               const Buffer& buffer, std::vector<CollectiveAlgorithm> algorithms);
 

@@ -1,5 +1,4 @@
-// Host memory for the inputs and results of a step. The device copies from and to it while the host
-// continues.
+// Host memory for a step's inputs and results. The device copies from and to it asynchronously.
 #pragma once
 
 #include <cstddef>
