@@ -11,7 +11,7 @@
 namespace hidup {
 namespace {
 
-// Per opcode.
+// Indexed by opcode.
 using LaunchTable = std::vector<Launch (*)(const Operands& at)>;
 
 template <typename Element>

@@ -1,4 +1,4 @@
-// From an instruction to the kernel launches or the collective that do it.
+// Binds an instruction to its kernel launches or its collective.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace hidup {
 
-// Where the instructions of a rank find things.
+// The memory, groups and seed that the instructions of a rank use.
 struct Binding {
   const Program& program;
   const MemoryPlan& plan;
@@ -22,8 +22,8 @@ struct Binding {
   uint64_t seed;
 };
 
-// What issues the instruction on its stream, nothing where the rank skips it; everything it needs
-// is looked up once.
+// Returns a function that issues the instruction on its stream. The function does nothing on a rank
+// that skips the instruction. All lookups happen here, once.
 std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding);
 
 }  // namespace hidup

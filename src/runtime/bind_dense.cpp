@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-// A tensor as rows of the shape `row`: how many, and how wide.
+// A tensor as `count` rows of `width` elements.
 struct Rows {
   int64_t count = 1;
   int64_t width = 1;
@@ -24,11 +24,11 @@ Rows rows_of(const Shape& shape, const Shape& row) {
   return {width == 0 ? 0 : elements(shape) / width, width};
 }
 
-// Of x and weight, whose shapes may be those of other operands.
+// Returns the extents for x and weight, whose shapes may come from other operands (gradients).
 MatmulExtents extents(const Operands& at, const Shape& x, const Shape& weight) {
   return matmul_extents(x, weight, at.attributes<MatmulAttributes>());
 }
-// The weight is [n, k].
+// Returns true if the weight is [n, k].
 bool transposed(const Operands& at) {
   return at.attributes<MatmulAttributes>().transposed;
 }
@@ -153,7 +153,7 @@ Launch bias_backward(const Operands& at) {
       };
 }
 
-// RMS norms are bound by the same functions: they have neither bias nor mean.
+// Norms with bias and mean, and RMS norms, which have neither.
 template <typename Element>
 Launch layer_norm(const Operands& at) {
   const Rows rows = rows_of(at.in_shape(0), at.in_shape(1));
@@ -217,7 +217,7 @@ Launch residual_norm(const Operands& at) {
 float loss_scale(const Operands& at) {
   return static_cast<float>(at.attributes<LossAttributes>().scale);
 }
-// The classes that this rank has: how many, and the first.
+// Return the rows of logits with this rank's classes as their width, and its first class.
 Rows rows_of_logits(const Operands& at) {
   const Region logits = at.in_region(0);
   return {elements(at.in_shape(1)), logits.extent[logits.dims - 1]};
@@ -302,7 +302,7 @@ Launch dropout(const Operands& at) {
   };
 }
 
-// Element by element: y = kernel(x), and y = kernel(a, b).
+// Elementwise kernels: y = kernel(x), and y = kernel(a, b).
 template <typename Element, void (*kKernel)(Stream&, const Element*, Element*, int64_t)>
 Launch unary(const Operands& at) {
   return [x = at.in_as<Element>(0), y = at.out_as<Element>(0),

@@ -1,4 +1,4 @@
-// The operations of a Mixture-of-Experts layer.
+// Launches of the operations of a Mixture-of-Experts layer.
 #include "kernels/dispatch.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/gate.h"
@@ -104,7 +104,7 @@ Launch expert_counts(const Operands& at) {
   return [args](Stream& stream) { kernels::expert_counts(stream, args); };
 }
 
-// The parts of the buffer and of the tokens that this rank works on.
+// Returns the sizes of this rank's parts of the buffer and of the tokens.
 kernels::DispatchSize dispatch_size(const Region& buffer, const Shape& routing) {
   return {.batch = buffer.extent[1],
           .sequence = routing[1],
@@ -153,7 +153,7 @@ Launch combine_backward(const Operands& at) {
   return [args](Stream& stream) { kernels::combine_backward(stream, args); };
 }
 
-// Of buffers [experts, batch, capacity, ..]; widths of a product's input and output.
+// Returns the sizes for a buffer [experts, batch, capacity, ..] and the widths of a product.
 kernels::ExpertSize expert_size(const Shape& buffer, int64_t k, int64_t n) {
   return {buffer[0], buffer[1], buffer[2], k, n};
 }

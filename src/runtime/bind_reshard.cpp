@@ -1,4 +1,4 @@
-// From one layout to another: local copies, and collectives with their messages.
+// Launches that change layouts: local copies, and collectives with their messages.
 #include <algorithm>
 #include <cstddef>
 #include <optional>
@@ -34,7 +34,7 @@ Hierarchy hierarchy_of(const Operands& at) {
   return Hierarchy(group_along(at), groups_inside(at), at.instruction().algorithms);
 }
 
-// Of an instruction with sent_as; its buffer is its last output.
+// Returns the sums of an instruction with sent_as. Its last output is their buffer.
 RoundedSums rounded_sums_of(const Operands& at) {
   const Instruction& instruction = at.instruction();
   const Program& program = at.binding().program;
@@ -45,13 +45,13 @@ RoundedSums rounded_sums_of(const Operands& at) {
                      instruction.algorithms);
 }
 
-// Of a collective that is not hierarchical.
+// Returns the algorithm of a collective that is not hierarchical.
 CollectiveAlgorithm only_algorithm(const Operands& at) {
   const std::vector<CollectiveAlgorithm>& algorithms = at.instruction().algorithms;
   return algorithms.empty() ? CollectiveAlgorithm::automatic : algorithms[0];
 }
 
-// Which rank of its collective's group has that coordinate.
+// Returns the number, within the collective's group, of the rank with that coordinate.
 int64_t place_in_group(const Instruction& instruction, int64_t coordinate) {
   const std::vector<int64_t>& group = instruction.group;
   return group.empty() ? coordinate : std::ranges::find(group, coordinate) - group.begin();
@@ -79,7 +79,7 @@ Launch all_reduce(const Operands& at) {
   };
 }
 
-// Of the values of the only rank that has any.
+// Broadcasts the values of the only rank that holds any.
 Launch broadcast(const Operands& at) {
   Communicator& group = group_along(at);
   const Messages messages(at);
@@ -102,9 +102,8 @@ Launch broadcast(const Operands& at) {
   };
 }
 
-// A hierarchical all-to-all in two buffers: messages go along the inner axes from the first to the
-// second, lie there by sender, go back in the order of the ranks along the axis that get them, and
-// along it to the second again.
+// Sends along the inner axes from the first buffer to the second, copies the messages back in the
+// order of their receivers along the axis, and sends along the axis to the second buffer again.
 Launch hierarchical_all_to_all(const Operands& at) {
   const Binding& binding = at.binding();
   const Instruction& instruction = at.instruction();
@@ -171,7 +170,7 @@ Launch all_to_all(const Operands& at) {
   return is_hierarchical(instruction) ? hierarchical_all_to_all(at) : exchange(at);
 }
 
-// Of each rank of the group: from which one it gets a value.
+// Returns, for each rank of the group, the rank that sends it the values (numbers in the group).
 std::vector<int> sources_in_group(const Operands& at) {
   const Binding& binding = at.binding();
   const Instruction& instruction = at.instruction();
@@ -190,7 +189,7 @@ std::vector<int> sources_in_group(const Operands& at) {
   return sources;
 }
 
-// Whole values, from ranks that have them to ranks that do not.
+// Sends whole values from ranks that hold them to ranks that do not.
 Launch move(const Operands& at) {
   Communicator& group = group_along(at);
   const Instruction& instruction = at.instruction();
@@ -198,7 +197,7 @@ Launch move(const Operands& at) {
   const bool buffered = at.attributes<ReshardAttributes>().packs;
   const std::vector<int> sources = sources_in_group(at);
   const bool gets = sources[static_cast<size_t>(group.rank())] != group.rank();
-  std::vector<Copy> keep;  // of a rank that has them and goes on having them
+  std::vector<Copy> keep;  // local copies, on a rank that holds the values before and after
   std::vector<Copy> pack;
   std::vector<Copy> unpack;
   int64_t count = 0;
@@ -240,7 +239,7 @@ Launch place(const Operands& at) {
   const Binding& binding = at.binding();
   const Program& program = binding.program;
   const Value& from = program.value(at.instruction().inputs[0]);
-  // Of what several ranks have, the first one keeps it that has a summand, too.
+  // If several ranks hold the value, only the first of them that has a summand contributes it.
   const std::vector<int64_t> peers = group_of(program.mesh, binding.rank, axis);
   const int64_t keeper = *std::ranges::find_if(peers, [&](int64_t peer) {
     return program.lies_on(at.instruction().inputs[0], peer) &&

@@ -1,4 +1,4 @@
-// Launches of what knows positions of a sequence: embeddings, positions, class tokens, attention.
+// Launches that depend on sequence positions: embeddings, positions, class tokens, attention.
 #include "kernels/attention.h"
 #include "kernels/class_token.h"
 #include "kernels/embedding.h"
@@ -54,7 +54,7 @@ kernels::RotarySize rotary_size(const Operands& at) {
           .theta = at.attributes<RotaryAttributes>().theta};
 }
 
-// y = kernel(x), turned forwards or backwards.
+// y = kernel(x), which rotates forwards or backwards.
 template <typename Element,
           void (*kKernel)(Stream&, const Element*, Element*, const kernels::RotarySize&)>
 Launch rotary(const Operands& at) {
@@ -65,7 +65,7 @@ Launch rotary(const Operands& at) {
 kernels::SequenceSize sequence_size(const Shape& x) {
   return {x[0], x[1], x[2]};
 }
-// Whether the rank's part of the sequences has their first position.
+// Returns true if the rank's part of the sequences has their first position.
 bool has_first(const Region& x) {
   return x.start[1] == 0 && x.extent[1] > 0;
 }
@@ -107,8 +107,8 @@ bool is_causal(const Operands& at) {
   return at.attributes<AttentionAttributes>().causal;
 }
 
-// Queries, keys and values are one tensor [batch, sequence, 3, heads, head], or three, of which the
-// queries are [batch, sequence, kv_heads, group, head].
+// Returns true if queries, keys and values are one tensor [batch, sequence, 3, heads, head]. If
+// they are three tensors, the queries are [batch, sequence, kv_heads, group, head].
 bool is_packed(const Operands& at) {
   const Opcode opcode = at.instruction().opcode;
   return opcode == Opcode::attention || opcode == Opcode::attention_backward;
@@ -147,7 +147,7 @@ template <typename Element>
 Launch attention_backward(const Operands& at) {
   const kernels::AttentionSize size = attention_size(at);
   Element* first = at.out_as<Element>(0);
-  const size_t rest = is_packed(at) ? 1 : 3;  // behind queries, keys and values
+  const size_t rest = is_packed(at) ? 1 : 3;  // operands after queries, keys and values
   const kernels::AttentionBackward<Element> args{
       .in = attention_inputs<Element>(at),
       .y = at.in_as<Element>(rest),

@@ -1,4 +1,4 @@
-// The norm of the gradients, the optimizer, and rounding.
+// Launches of the gradient norm, the optimizer and rounding.
 #include <type_traits>
 #include <vector>
 
@@ -26,7 +26,7 @@ Launch clip_scale(const Operands& at) {
   };
 }
 
-// Element: of the parameters that are rounded from masters, if they are.
+// `Element`: type of the parameters that adam_rounded rounds from their masters.
 template <typename Element>
 Launch adam(const Operands& at) {
   const bool rounds = at.instruction().opcode == Opcode::adam_rounded;
@@ -70,7 +70,7 @@ Launch convert_parts(const Operands& at) {
   };
 }
 
-// Of gradients of parameters that other operations read as well, and of logits for the host.
+// Rounds gradients of parameters that other operations read as well; widens logits for the host.
 template <typename Element>
 Launch convert(const Operands& at) {
   const bool rounds = at.binding().program.value(at.instruction().inputs[0]).dtype == DType::f32;

@@ -16,9 +16,9 @@ namespace hidup {
 namespace {
 
 constexpr Nanoseconds kSecond = 1'000'000'000;
-// Of this machine's time. Steps catch up with shorter ones.
+// Real time. Steps catch up after shorter pauses.
 constexpr Nanoseconds kShortestPause = 5'000'000;
-constexpr Nanoseconds kLook = 100'000'000;  // between looks at whether the rank failed
+constexpr Nanoseconds kLook = 100'000'000;  // between checks of options_.failed
 
 constexpr size_t kAllRanks = 0;  // row of the board
 
@@ -38,7 +38,7 @@ void sleep_until(Nanoseconds end) {
   }
 }
 
-// Half of what the busier stream does in a step: so far its work may be ahead of its time.
+// Returns half of the busier stream's time per step: real work may be that far ahead.
 Nanoseconds ahead_in(const Program& program, const EmulatedTimes& times) {
   std::array<Nanoseconds, kStreams> sums{};
   for (size_t i = 0; i < program.instructions.size(); ++i) {
@@ -70,7 +70,7 @@ Emulator::~Emulator() {
   }
 }
 
-// One for all ranks, and one per group and stream, in the order in which the program has them.
+// Makes a row for all ranks, and one per group and stream in program order.
 void Emulator::find_rows(Communicator& world) {
   std::vector<BoardRow> rows(1, BoardRow(static_cast<size_t>(world.size())));
   std::iota(rows[kAllRanks].begin(), rows[kAllRanks].end(), int64_t{0});
@@ -112,8 +112,8 @@ Nanoseconds Emulator::largest(Nanoseconds mine) {
   return board_->largest(kAllRanks, mine, options_.failed, "the end of an emulated step");
 }
 
-// What the host has taken since the last step beyond the time that it has. The first step makes
-// what is made at first use: what that takes is a pause, too.
+// Returns how late the host begins the next step. Delays of the last step's own instructions do not
+// count, except those of the first step, which creates things at first use.
 Nanoseconds Emulator::pause() const {
   const Nanoseconds next = due(step_.next - ahead_);
   return clock_now() - (steps_ == 1 ? next : std::max(next, ended_));

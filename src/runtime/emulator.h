@@ -1,14 +1,14 @@
-// Lets a program take the time that it would take on another cluster, while it computes for real.
+// Makes a program take the time that it would take on another cluster, while it computes real data.
 //
-// Emulated times are nanoseconds since the run's start, undilated. An instruction starts when its
-// stream is free, what it waits for has ended and, where it is a collective, when the last rank of
-// its group comes; it ends when the cost model says. Nothing that this machine does changes them:
-// events and meetings of ranks carry them along. The streams only pace themselves by them.
+// Emulated times are nanoseconds since the run's start, before dilation. An instruction starts when
+// its stream is free, the instructions that it waits for have ended and, for a collective, the last
+// rank of its group arrives. It ends when the cost model says. The speed of this machine changes no
+// emulated time: events and meetings of ranks carry the times along, and streams pace themselves.
 //
-// An event carries its emulated end and is signalled as soon as the data are there. Then the
-// stream sleeps until that end, times the dilation. All of it is half a step ahead of its time, so
-// that a rank may compute for a while more slowly than the device that it stands for. All ranks
-// put their clocks off together after a pause, such as a checkpoint.
+// An event carries its emulated end and is signalled as soon as the data are there. Then the stream
+// sleeps until that end, times the dilation. All of it runs half a step ahead of its time, so that a
+// rank may compute for a while more slowly than the emulated device. All ranks put their clocks off
+// together after a pause, such as a checkpoint.
 #pragma once
 
 #include <array>
@@ -25,53 +25,53 @@
 
 namespace hidup {
 
-// What things take there. It never says when they start: that follows from the waits.
+// Durations on the emulated cluster. Start times follow from the waits.
 struct EmulatedTimes {
-  // When this rank's instruction ends that starts then; a collective, with its group.
+  // Returns the end of this rank's instruction if it (or its group, for a collective) starts then.
   std::function<Nanoseconds(int instruction, Nanoseconds start)> end_of;
   Nanoseconds launch = 0;    // between two instructions of a stream
-  Nanoseconds signal = 0;    // from an end to the start of what waits for it in the other stream
-  Nanoseconds overhead = 0;  // between the last end of a step and the next one's start
+  Nanoseconds signal = 0;    // from an end to a start in the other stream that waits for it
+  Nanoseconds overhead = 0;  // from the last end of a step to the start of the next step
 };
 
 struct EmulatorOptions {
-  double dilation = 1.0;         // seconds of this machine's per emulated second
-  double clock_start = 0.0;      // run_start() of this rank; hosts have clocks of their own
-  std::function<bool()> failed;  // whether this rank's work failed: it must not wait then
+  double dilation = 1.0;         // seconds of this machine per emulated second
+  double clock_start = 0.0;      // run_start() of this rank; every host has its own clock
+  std::function<bool()> failed;  // true once this rank's work failed; it must not wait then
 };
 
-// A step that ended. Times of this machine are marked so.
+// A step that ended. Times are emulated unless a comment says "real", for times of this machine.
 struct EmulatedStep {
   Nanoseconds start = 0;
-  Nanoseconds next = 0;   // start of the next one, the same on all ranks
-  Nanoseconds moved = 0;  // this machine's: by so much it was put off before, because of a pause
-  Nanoseconds wall = 0;   // this machine's: since the step before was done, or the pause behind it
-  int64_t late = 0;       // instructions of this rank that were done after their emulated end
+  Nanoseconds next = 0;   // start of the next step, the same on all ranks
+  Nanoseconds moved = 0;  // real: delay of this step because of a pause before it
+  Nanoseconds wall = 0;   // real: time since the end of the step before, or of the pause after it
+  int64_t late = 0;       // instructions of this rank that finished after their emulated end
 };
 
-// Of one rank. The executor calls it; all ranks' do so in the same steps.
+// The emulator of one rank. The executors of all ranks call theirs in the same steps.
 class Emulator {
  public:
   // Collective. `program` and `world` outlive it.
   Emulator(const Program& program, Communicator& world, EmulatedTimes times,
            EmulatorOptions options);
-  // While an exception unwinds: the other ranks wait no more.
+  // Releases the ranks that wait for this one if an exception unwinds the stack.
   ~Emulator();
   Emulator(const Emulator&) = delete;
   Emulator& operator=(const Emulator&) = delete;
 
-  // On the thread that gives the step to the streams, before its first instruction, and when the
-  // streams are done.
+  // Begin and end a step. The thread that issues the step calls begin_step() before the first
+  // instruction, and end_step() when the streams are done.
   void begin_step();
   void end_step();
 
-  // In the instruction's stream: before its work (`behind`: an instruction that it waits for beside
-  // its waits, or -1); after its work, before the event of its end; and after that event.
+  // The instruction's stream calls begin() before the work, finish() between the work and the end
+  // event, and pace() after that event. `behind`: an awaited instruction outside its waits, or -1.
   void begin(int instruction, int behind);
   void finish(int instruction);
   void pace(int instruction);
 
-  // Of the step that ended last: when every instruction of this rank ran; and the same as seconds.
+  // Return when this rank's instructions ran in the last ended step; intervals() is in seconds.
   std::span<const Nanoseconds> starts() const { return starts_; }
   std::span<const Nanoseconds> ends() const { return ends_; }
   std::vector<Interval> intervals() const;
@@ -79,14 +79,14 @@ class Emulator {
 
  private:
   struct StreamState {
-    Nanoseconds end = 0;  // of its last instruction
-    bool began = false;   // in this step
+    Nanoseconds end = 0;  // end of its last instruction
+    bool began = false;   // true if an instruction began in this step
     int64_t late = 0;
   };
 
   void find_rows(Communicator& world);
   StreamState& stream_of(int instruction);
-  // This machine's clock at that emulated time.
+  // Returns this machine's clock at an emulated time.
   Nanoseconds due(Nanoseconds emulated) const;
   Nanoseconds largest(Nanoseconds mine);
   Nanoseconds pause() const;
@@ -95,16 +95,16 @@ class Emulator {
   int64_t rank_;
   EmulatedTimes times_;
   EmulatorOptions options_;
-  int unwinding_;  // exceptions, when it was made
+  int unwinding_;  // uncaught exceptions at construction
   Nanoseconds ahead_;
-  std::vector<int> rows_;  // of the board, by instruction; -1: it waits for no rank
+  std::vector<int> rows_;  // board row of each instruction; -1 if it waits for no rank
   std::unique_ptr<Board> board_;
   std::array<StreamState, kStreams> streams_;
   std::vector<Nanoseconds> starts_;
   std::vector<Nanoseconds> ends_;
   Nanoseconds epoch_ = 0;  // this machine's clock at emulated time 0
-  Nanoseconds ended_ = 0;  // likewise, when the last step was done
-  Nanoseconds began_ = 0;  // likewise, when the running one began to count
+  Nanoseconds ended_ = 0;  // this machine's clock at the end of the last step
+  Nanoseconds began_ = 0;  // this machine's clock from which the running step's `wall` counts
   int64_t steps_ = 0;
   EmulatedStep step_;
 };

@@ -51,8 +51,8 @@ Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_
 Executor::~Executor() {
   for (const StreamKind kind : {StreamKind::compute, StreamKind::comm}) {
     try {
-      store_.stream(kind).synchronize();  // work of a step that failed uses what goes now
-    } catch (...) {                       // whoever waited for the step knows
+      store_.stream(kind).synchronize();  // work of a failed step uses members that end now
+    } catch (...) {                       // wait() reports errors
     }
   }
 }
@@ -103,7 +103,7 @@ void Executor::start(int64_t step, double learning_rate, const StepInputs& input
   StepMemory& memory = this->memory(started_);
   memory.send(compute(), step, learning_rate, inputs);
   const bool recorded = order != Order::overlapped && order != Order::in_turn;
-  const bool first = started_ == 0;  // makes what is made at first use
+  const bool first = started_ == 0;  // creates things at first use, so it is not recorded
   if (!recorded || first || !replay(order)) {
     timed_ = true;
     issue(order);
@@ -145,7 +145,7 @@ void Executor::issue(Order order) {
       issue_emulated(static_cast<int>(i), behind);
     }
   }
-  // Results may come by a message, and are fetched behind all that this stream has waited for.
+  // A message may bring results, so the compute stream, which fetches them, waits for the last one.
   const auto& list = program_.instructions;
   const auto last =
       std::ranges::find(list.rbegin(), list.rend(), StreamKind::comm, &Instruction::stream);
@@ -162,7 +162,7 @@ void Executor::issue_one(size_t i) {
   stream.record(*bound_[i].end);
 }
 
-// The end is known before the event says that the data are there.
+// finish() precedes the end event, so that waiting instructions know the emulated end.
 void Executor::issue_emulated(int i, int behind) {
   Stream& stream = store_.stream(program_.instructions[static_cast<size_t>(i)].stream);
   Bound& bound = bound_[static_cast<size_t>(i)];
@@ -190,7 +190,7 @@ int64_t Executor::find_not_finite(int64_t step, double learning_rate, const Step
   return found;
 }
 
-// Integers are; so are buffers of messages, which need not be full, and what lies between rows.
+// Skips integers, message buffers (they may be partly unused) and the padding between rows.
 bool Executor::is_finite(ValueId value) {
   const Value& tensor = program_.value(value);
   const int64_t bytes = program_.local_bytes(value, rank_);

@@ -1,5 +1,4 @@
-// Runs a program on this rank: in the store's arena, on its two streams, with an event per
-// instruction.
+// Runs a program on this rank in the store's arena, on its two streams; events time instructions.
 //
 // Every instruction is bound once to pointers in the arena: operations in bind_dense.cpp,
 // bind_sequence.cpp and bind_experts.cpp, collectives and local copies in bind_reshard.cpp, the
@@ -29,9 +28,9 @@ namespace hidup {
 
 class Executor {
  public:
-  // `plan`: this rank's, verified, and one of those that the store was made for; program and store
-  // outlive the executor. `seed`: of random numbers. `emulator`: of this program and rank, where
-  // steps take its times; it outlives the executor, and the device is a CPU.
+  // `plan`: the verified plan of this rank, one of the plans that the store was made for. `seed`:
+  // seed of the random numbers. `emulator`: null, or this program's and rank's emulator, whose
+  // times the steps take; it needs a CPU device. Program, store and emulator outlive the executor.
   Executor(const Program& program, MemoryPlan plan, Store& store, int64_t rank, uint64_t seed,
            Emulator* emulator = nullptr);
   ~Executor();
@@ -41,53 +40,53 @@ class Executor {
   const Program& program() const { return program_; }
   const MemoryPlan& plan() const { return plan_; }
 
-  // overlapped: as the program says. in_turn: each instruction after the one before it in the list,
-  // so that the times are those of instructions alone. The recorded ones: the same, but the device
-  // gets the whole step at once, as recorded after the first one, where it and the communicators
-  // can. recorded_untimed: overlapped and then without times(), for which the device would do more.
+  // overlapped: the order of the program. in_turn: each instruction waits for the one before it in
+  // the list, so that times() has the times of instructions that run alone. recorded*: the same
+  // orders, but from the second step on the device replays a recording of the whole step, where it
+  // and the communicators support recording. recorded_untimed: the overlapped order; replays have
+  // no times(), which saves the device the work of timing.
   enum class Order { overlapped, in_turn, recorded, recorded_in_turn, recorded_untimed };
-  // Starts a step and returns at once; two may be under way where takes_next() says so.
+  // Starts a step and returns at once. Two steps may be under way if takes_next() allows it.
   void start(int64_t step, double learning_rate, const StepInputs& inputs,
              Order order = Order::overlapped);
-  // Whether the next step may start while this one, the only one, runs: where the device does it
-  // by itself and nobody wants its times.
+  // Returns true if one step runs and is a replay without times; then the next one may start.
   bool takes_next() const { return started_ - ended_ == 1 && !timed_; }
-  // Ends the step that was started first. Throws what an instruction threw.
+  // Waits for the end of the oldest running step. Rethrows the exception of an instruction.
   void wait();
 
-  // Before the first step, unless others gave the parameters their values: from their random
-  // numbers.
+  // Initializes parameters and masters from their random numbers. Precedes the first step, unless
+  // the caller writes their values.
   void initialize_parameters();
 
-  // Of the step that wait() ended, until the next one starts: when every instruction ran, on
-  // monotonic_seconds()'s clock, or in the emulator's time (empty after a recording without times);
-  // what the host looks at (StepMemory::result()); and what it left for the next step.
+  // Return data of the step that wait() ended, valid until the next step starts: when every
+  // instruction ran, on the clock of monotonic_seconds() or in emulated time (empty after a replay
+  // without times); a result (StepMemory::result()); and the state that the step left for the next.
   std::span<const Interval> times() const { return times_; }
   std::span<const float> result(ValueId value) const { return ended().result(value); }
   const kernels::StepState& state() const { return ended().state(); }
   const Emulator* emulator() const { return emulator_; }
-  // What the next step finds instead, where no step is under way.
+  // Replaces the state that the next step finds. No step may be under way.
   void set_state(const kernels::StepState& state);
 
-  // Where no step is under way: a copy of this rank's part of an f32 value.
+  // Returns a copy of this rank's part of an f32 value. No step may be under way.
   std::vector<float> read(ValueId value);
-  // Copies elements first .. first + count - 1 of this rank's part of a value, as they are, to or
-  // from host memory.
+  // Copy elements first .. first + count - 1 of this rank's part of a value, in the value's dtype,
+  // to or from host memory. No step may be under way.
   void read(ValueId value, int64_t first, int64_t count, std::byte* to);
   void write(ValueId value, int64_t first, int64_t count, const std::byte* from);
 
-  // Where no step is under way: runs the step again, one instruction after the other, and looks at
-  // what each writes: the first one with an output that is not finite on this rank, -1 if there is
-  // none. All ranks together.
+  // Collective. Runs a step again, one instruction after the other, and returns the first
+  // instruction with an output that is not finite on this rank, or -1 if there is none. No step may
+  // be under way.
   int64_t find_not_finite(int64_t step, double learning_rate, const StepInputs& inputs);
 
-  // The first instruction of the running step that is not done; -1 where all are, and
-  // kUntimed in a step without times: for the heartbeat, from any thread.
+  // Returns the first instruction of the running step that is not done, -1 if all are done, or
+  // kUntimed in a step without times. The heartbeat calls it; any thread may.
   static constexpr int64_t kUntimed = -2;
   int64_t current_instruction() const;
 
  private:
-  static constexpr int64_t kUnderWay = 2;  // steps at a time
+  static constexpr int64_t kUnderWay = 2;  // most steps at a time
   struct Bound;
 
   std::byte* at(ValueId value) const {
@@ -103,10 +102,10 @@ class Executor {
   }
   void issue(Order order);
   void issue_one(size_t i);
-  // `behind`: an instruction that it waits for beside its waits, or -1.
+  // `behind`: as in Emulator::begin().
   void issue_emulated(int i, int behind);
   bool is_finite(ValueId value);
-  // False where the step cannot be recorded.
+  // Returns false if the step cannot be recorded.
   bool replay(Order order);
 
   const Program& program_;
@@ -116,14 +115,14 @@ class Executor {
   Emulator* emulator_;
   MemoryPlan plan_;
   std::unique_ptr<Buffer> state_;
-  std::vector<StepMemory> memories_;  // the steps' in turn
+  std::vector<StepMemory> memories_;  // steps take turns with them
   std::vector<Bound> bound_;
   std::vector<Interval> times_;
-  bool recordable_ = true;                                  // as far as is known
-  int64_t started_ = 0;                                     // steps
-  int64_t ended_ = 0;                                       // likewise
-  std::atomic<bool> timed_ = true;                          // the step that was started last is
-  std::map<Order, std::unique_ptr<Recording>> recordings_;  // use the events
+  bool recordable_ = true;          // false once known to be impossible
+  int64_t started_ = 0;             // steps started
+  int64_t ended_ = 0;               // steps ended
+  std::atomic<bool> timed_ = true;  // true if the last started step is timed
+  std::map<Order, std::unique_ptr<Recording>> recordings_;  // last member: they use the events
 };
 
 }  // namespace hidup

@@ -47,8 +47,8 @@ CollectiveAlgorithm Hierarchy::algorithm(size_t part) const {
 
 void Hierarchy::all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                            const std::string& name) const {
-  std::vector<std::vector<int64_t>> offsets(axes_.size());           // of each inner axis's pieces
-  std::vector<std::byte*> pieces = {static_cast<std::byte*>(data)};  // that are summed outside
+  std::vector<std::vector<int64_t>> offsets(axes_.size());  // of the pieces of each inner axis
+  std::vector<std::byte*> pieces = {static_cast<std::byte*>(data)};  // one per inner axis
   const auto counts_along = [&](size_t a) {
     std::vector<int64_t> counts(offsets[a].size() - 1);
     for (size_t i = 0; i < counts.size(); ++i) {
@@ -78,7 +78,7 @@ void Hierarchy::all_reduce(Stream& stream, void* data, int64_t count, DType dtyp
 void Hierarchy::all_gather(Stream& stream, const void* send, void* receive,
                            const std::vector<int64_t>& counts, DType dtype,
                            const std::string& name) const {
-  std::vector<AxisPieces> pieces;  // of the inner axes, the innermost first
+  std::vector<AxisPieces> pieces;  // along the inner axes, innermost first
   std::vector<int64_t> left = counts;
   for (size_t a = axes_.size(); a-- > 1;) {
     pieces.push_back(pieces_of(*axes_[a], left));

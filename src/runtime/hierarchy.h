@@ -1,9 +1,7 @@
-// Collectives over several axes of a mesh, made of collectives over one axis each.
+// Collectives over several axes of a mesh, composed of collectives over one axis each.
 //
-// Ranks are in an order in which what an inner rank needs lies together, so packing is all that it
-// takes. Between the two exchanges of an all-to-all a rank holds what it passes on to others: that
-// is no value, so every region stays one box (Value::exchanged_along). A flat all-to-all has a
-// communicator along several axes (MeshGroups::along()).
+// The ranks are ordered so that the elements for one inner rank lie together, so packing is all
+// that a hierarchical collective needs.
 #pragma once
 
 #include <cstdint>
@@ -14,40 +12,40 @@
 
 namespace hidup {
 
-// What the ranks of an axis have of elements that lie one behind the other, each for all ranks of
-// the axes around it.
+// Contiguous pieces of an array, one per rank of an axis. Each piece consists of one part per rank
+// of the outer axes.
 struct AxisPieces {
-  std::vector<int64_t> counts;  // of each of the axis's ranks
-  int64_t start = 0;            // of this rank's
-  std::vector<int64_t> mine;    // of which this rank's consists
+  std::vector<int64_t> counts;  // elements per rank of the axis
+  int64_t start = 0;            // first element of this rank's piece
+  std::vector<int64_t> mine;    // elements of each part of this rank's piece
 };
-// `counts`: those of all ranks of the axes from the outermost to this one, in the order of
-// collective_group().
+// Returns the pieces along `axis`. `counts`: elements per rank of the axes from the outermost to
+// this one, in the order of collective_group().
 AxisPieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts);
 
-// Communicators of one rank: of an axis, and of the axes inside of it. Ranks are in the order of
-// collective_group(): those that differ on the innermost axis only lie furthest apart. Without
-// inner axes it is the axis's communicator. Device collectives as Communicator has them, by the
-// algorithms of an instruction (Instruction::algorithms).
+// Device collectives of one rank over an axis and the axes inside it, as in Communicator. They use
+// the algorithms of an instruction (Instruction::algorithms). Ranks are in the order of
+// collective_group(): ranks that differ only on the innermost axis are furthest apart. Without
+// inner axes, the collectives are those of the axis's communicator.
 class Hierarchy {
  public:
-  // `inner`: outermost first. All outlive it.
+  // `inner`: outermost first. All communicators outlive the hierarchy.
   Hierarchy(Communicator& axis, std::vector<Communicator*> inner,
             std::vector<CollectiveAlgorithm> algorithms = {});
 
-  // Every inner axis scatters sums of its pieces, the axis sums what is left, and they are
-  // gathered.
+  // Reduce-scatters along the inner axes, innermost first, all-reduces this rank's piece along the
+  // outermost axis, and all-gathers the sums back along the inner axes.
   void all_reduce(Stream& stream, void* data, int64_t count, DType dtype,
                   const std::string& name) const;
   void all_gather(Stream& stream, const void* send, void* receive,
                   const std::vector<int64_t>& counts, DType dtype, const std::string& name) const;
-  // With inner axes, `send` is memory that may be overwritten.
+  // With inner axes, overwrites parts of `send`.
   void reduce_scatter(Stream& stream, const void* send, void* receive,
                       const std::vector<int64_t>& counts, DType dtype,
                       const std::string& name) const;
 
  private:
-  // Of the collective's part with that number.
+  // Returns the algorithm of a part (message_parts()) of the collective.
   CollectiveAlgorithm algorithm(size_t part) const;
 
   std::vector<Communicator*> axes_;  // outermost first

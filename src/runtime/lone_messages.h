@@ -1,4 +1,4 @@
-// Messages that a profile times; for its sources only.
+// Messages that a profile times; for the profiler's sources only.
 #pragma once
 
 #include <algorithm>
@@ -19,21 +19,22 @@ namespace hidup {
 
 inline constexpr int64_t kMessageElement = 4;  // bytes
 inline constexpr double kPatience = 1.0;       // seconds that a measurement may take
-// Seconds. Ranks come out of a barrier up to 0.1 ms apart (between hosts), which a message of this
-// length hardly shows.
+// Seconds. Ranks of several hosts leave a barrier up to 0.1 ms apart, which hardly changes the time
+// of a message of this length.
 inline constexpr double kLong = 1e-3;
-// Messages take turns with their places in so much memory, so that none finds its data in a cache:
-// in a step other tensors come between two messages. Above the last level of caches of a CPU.
-// Measured with 32 MiB of them: an all-gather of 4 MiB between two processes takes 0.40 ms so, as
-// in a step; at one place 0.21 ms. Half or twice as much changes nothing there.
+// Messages rotate through this much memory, more than the last-level cache of a CPU, so that none
+// finds its data in a cache; in a step, other tensors are used between two messages. Measured with
+// a cache of 32 MiB: an all-gather of 4 MiB between two processes takes 0.40 ms, as in a step, but
+// 0.21 ms if it reuses one place. Half or twice as much memory changes nothing there.
 inline constexpr int64_t kMoved = int64_t{64} << 20;  // bytes
 
-// Work that a stream repeats, and when each repetition ran.
+// Repeats work in a stream and measures when each repetition ran.
 class Repeated {
  public:
   Repeated(Device& device, Stream& stream) : device_(device), stream_(stream) {}
 
-  // before: what the host does before each, in the stream and not timed; may be empty.
+  // Issues the work `times` times. `before`: an untimed host task in the stream before each
+  // repetition; may be empty.
   template <typename Issue>
   void issue(int times, const std::function<void()>& before, Issue what) {
     count_ = static_cast<size_t>(times);
@@ -50,7 +51,7 @@ class Repeated {
       stream_.record(*ends_[i]);
     }
   }
-  // Waits for all.
+  // Waits for all repetitions and returns when they ran.
   std::vector<Interval> times() {
     stream_.synchronize();
     std::vector<Interval> times;
@@ -76,17 +77,17 @@ inline std::vector<double> lengths(const std::vector<Interval>& times) {
   return lengths;
 }
 
-// A collective of a group by an algorithm; slice: a copy.
+// A collective of a group by an algorithm, or a local copy (Opcode::slice).
 struct Message {
   Opcode opcode;
   Communicator& group;
   CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic;
 };
 
-// Messages of the ranks' communication streams, while nothing else runs.
+// Messages in the communication streams of the ranks while nothing else runs.
 class LoneMessages {
  public:
-  // most_bytes: of the largest. As in a step, ranks of a host see each other's messages.
+  // `most_bytes`: size of the largest message. Buffers are shared within a host, as in a step.
   LoneMessages(Device& device, Communicator& world, const MeshGroups& groups, double most_bytes)
       : world_(world),
         stream_(device.create_stream("comm", 1)),
@@ -95,13 +96,13 @@ class LoneMessages {
         send_(device.allocate_shared(static_cast<int64_t>(most_bytes) * 2 + moved_)),
         receive_(device.allocate_shared(static_cast<int64_t>(most_bytes) + moved_)),
         registered_{groups.register_memory(*send_), groups.register_memory(*receive_)} {
-    for (Buffer* buffer : {send_.get(), receive_.get()}) {  // pages come with the first write
+    for (Buffer* buffer : {send_.get(), receive_.get()}) {  // the first write maps the pages
       kernels::fill_zero(*stream_, buffer->data(), buffer->bytes());
     }
     stream_->synchronize();
   }
 
-  // before: what the host does before each, in the stream and not timed; may be empty.
+  // Issues a message `times` times. `before`: as in Repeated::issue().
   void issue(int times, const std::function<void()>& before, const Message& message, double bytes) {
     Communicator& group = message.group;
     const Opcode opcode = message.opcode;
@@ -110,7 +111,7 @@ class LoneMessages {
     const auto peers = static_cast<size_t>(group.size());
     std::vector<int64_t> parts(peers, count / group.size());
     parts[0] += count % group.size();
-    // Every second row of 64 elements, as a message that is cut from a tensor.
+    // The copy takes every second row of 64 elements, like the packing of a part of a tensor.
     constexpr int64_t kRow = 64;
     const kernels::StridedCopy rows{
         .dims = 2,
@@ -142,9 +143,9 @@ class LoneMessages {
 
   std::vector<Interval> times() { return messages_.times(); }
 
-  // The median of several, behind one that warms up; the mean over all ranks. There are fewer where
-  // they would take more than the patience. Ranks begin each long one together, as in a step: in a
-  // row without that they get out of step, and a link that ranks of a host share idles.
+  // Returns the median time of `times` messages after a warm-up, averaged over all ranks. Sends
+  // fewer if they would exceed kPatience. Ranks begin long messages together, as in a step:
+  // otherwise they drift apart, and a link that ranks of a host share idles.
   double alone(int times, const Message& message, double bytes) {
     issue(1, {}, message, bytes);
     const double first = agreed(lengths(messages_.times())[0]);
@@ -158,7 +159,7 @@ class LoneMessages {
     return agreed(median(lengths(messages_.times())));
   }
 
-  // The mean over all ranks, so that all decide alike.
+  // Returns the mean over all ranks, so that all make the same decisions.
   double agreed(double mine) {
     double sum = 0.0;
     for (const double value : all_gather_value(world_, mine)) {
@@ -168,7 +169,7 @@ class LoneMessages {
   }
 
  private:
-  // Where in both buffers a message lies: behind the one before, in turn.
+  // Returns the offset of the next message in both buffers: after the last one, or back at 0.
   int64_t next_place(int64_t bytes) {
     const int64_t place = next_;
     const int64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -33,7 +33,7 @@ void MeshGroups::add_part(size_t axis, const std::vector<int64_t>& coordinates) 
   const int64_t mine = coordinate_of(mesh_, rank_, axis);
   const bool takes_part = std::ranges::binary_search(coordinates, mine);
   auto group = groups_[axis]->split(takes_part ? 0 : 1);
-  // The other ranks of the axis do nothing together.
+  // The remaining ranks of the axis need no group.
   parts_[{axis, coordinates}] = takes_part ? std::move(group) : nullptr;
 }
 

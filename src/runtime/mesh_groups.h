@@ -1,5 +1,5 @@
-// The communicators of a mesh: one per axis, and those that programs name: of some of an axis's
-// ranks, or along several axes.
+// The communicators of a mesh: one per axis, and those that programs need for some ranks of an axis
+// or along several axes.
 #pragma once
 
 #include <cstdint>
@@ -16,34 +16,34 @@
 
 namespace hidup {
 
-// A group with its device collectives over what a run has for them; `axis`: the name of the mesh's
-// axis along which the group lies.
+// Returns the group with the device collectives that the run uses. `axis`: the name of the mesh
+// axis along which the group lies; names of several axes are joined by '*'.
 using GroupMaker = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator> group,
                                                                const std::string& axis)>;
 
-// Axes, outermost first, along which the group of a joint all-to-all lies: of a hierarchical one
-// that inside of its axis. Empty for other instructions.
+// Returns the axes, outermost first, of the group of a flat collective, or of the inner group of a
+// hierarchical all-to-all. Returns none for other instructions.
 std::vector<size_t> axes_of_group(const Instruction& instruction);
 
 class MeshGroups {
  public:
-  // Collective. `world` has as many ranks as the mesh, and lives longer. `make`: of each group that
-  // was split from it; empty: they stay as they are.
+  // Collective. `world` has as many ranks as the mesh and outlives this. `make` replaces each group
+  // that is split from it, if set.
   MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& make = {});
-  // Collective. Makes the groups of the program's collectives that are less than an axis
-  // (Instruction::group) or lie along several (joint all-to-alls) and are not there yet, before a
-  // Store is made that it runs in.
+  // Collective. Makes the missing groups of the program's collectives that have some ranks of an
+  // axis (Instruction::group) or lie along several axes. Precedes the Store of the program.
   void add_groups_of(const Program& program);
-  // The ranks that differ from this one in their coordinate on that axis only.
+  // Returns the group of the ranks that differ from this rank only in their coordinate on the axis.
   Communicator& axis(size_t axis) const { return *groups_.at(axis); }
-  // Those of them with these coordinates, this rank's among them; empty: all. Throws
-  // Error(internal) for a group that was not added.
+  // Returns the group of those ranks of the axis that have one of the coordinates, which include
+  // this rank's; empty means all. Throws Error(internal) for a group that was not added.
   Communicator& group(size_t axis, const std::vector<int64_t>& coordinates) const;
-  // The ranks that differ from this one in their coordinates on these axes only, rising. Throws
-  // Error(internal) for several axes of which no group was added.
+  // Returns the group of the ranks that differ from this rank only in their coordinates on these
+  // axes, outermost first. Throws Error(internal) for several axes whose group was not added.
   Communicator& along(const std::vector<size_t>& axes) const;
-  // As Communicator's, of all groups.
+  // Returns true if any group's collectives are host tasks (Communicator::through_host()).
   bool through_host() const;
+  // Registers memory with every group (Communicator::register_memory()).
   std::vector<std::shared_ptr<void>> register_memory(Buffer& memory) const;
 
  private:
@@ -57,7 +57,7 @@ class MeshGroups {
   int64_t rank_;
   Mesh mesh_;
   std::vector<std::unique_ptr<Communicator>> groups_;
-  // By axis and coordinates; null where this rank is not among them.
+  // By axis and coordinates; null if the group lacks this rank.
   std::map<std::pair<size_t, std::vector<int64_t>>, std::unique_ptr<Communicator>> parts_;
   std::map<std::vector<size_t>, std::unique_ptr<Communicator>> along_;  // by several axes
 };

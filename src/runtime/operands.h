@@ -1,4 +1,4 @@
-// Operands of one instruction on this rank; for the sources of this folder only.
+// Operands of an instruction on this rank; for the sources of this folder only.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ class Operands {
   Operands(const Instruction& instruction, const Binding& binding)
       : instruction_(instruction), binding_(binding) {}
 
-  // What the instruction takes as f32, as its floating type, and as i32.
+  // Return operand i as f32 (in, out), as `Element` (in_as, out_as) or as i32 (*_integers).
   float* in(size_t i) const { return pointer<float>(instruction_.inputs.at(i)); }
   float* out(size_t i) const { return pointer<float>(instruction_.outputs.at(i)); }
   template <typename Element>
@@ -28,7 +28,7 @@ class Operands {
   Element* out_as(size_t i) const {
     return pointer<Element>(instruction_.outputs.at(i));
   }
-  // By the name in the opcode's signature, in which nothing repeats; null: it has no such operand.
+  // Return the operand of that name or null. No operand of the opcode's signature may repeat.
   template <typename Element>
   Element* in_named(std::string_view name) const {
     return named<Element>(signature().inputs, instruction_.inputs, name);
@@ -43,16 +43,16 @@ class Operands {
   Shape out_shape(size_t i) const { return shape_of(out_region(i)); }
   Region in_region(size_t i) const { return region(instruction_.inputs.at(i), binding_.rank); }
   Region out_region(size_t i) const { return region(instruction_.outputs.at(i), binding_.rank); }
-  // As kernels take it; 0: dense.
+  // Return the row stride in elements, as kernels take it; 0 for dense tensors.
   int64_t in_stride(size_t i) const { return stride(instruction_.inputs.at(i)); }
   int64_t out_stride(size_t i) const { return stride(instruction_.outputs.at(i)); }
   Region region(ValueId id, int64_t rank) const { return binding_.program.region(id, rank); }
-  // Of the kind that the opcode's record has.
+  // Returns the attributes, whose kind is that of the opcode's record.
   template <typename Kind>
   const Kind& attributes() const {
     return instruction_.as<Kind>();
   }
-  // Of the random numbers that the instruction draws.
+  // Returns the key of the random numbers that the instruction draws.
   uint64_t random_key() const { return random_stream(binding_.seed, instruction_.purpose).key; }
   bool accumulate() const { return instruction_.accumulate; }
   const Instruction& instruction() const { return instruction_; }
@@ -80,19 +80,19 @@ class Operands {
   const Binding& binding_;
 };
 
-// The values lie one behind the other (the verifier has proved it): one span.
 struct Span {
   std::byte* data;
   int64_t count;  // elements
 };
+// Returns the span of contiguous values; the verifier has proved that they are contiguous.
 Span span_of(const Operands& at, const std::vector<ValueId>& values);
 
-// What launches the instructions of an opcode.
+// An opcode and the function that makes the launches of its instructions.
 struct LaunchRow {
   Opcode opcode;
   Launch (*launch)(const Operands& at);
 };
-// All opcodes; with `Element` as the floating type T of their signatures.
+// Return the launches, together for all opcodes. `Element`: the floating type T of signatures.
 template <typename Element>
 std::vector<LaunchRow> dense_launches();
 template <typename Element>

@@ -1,4 +1,4 @@
-// How long collectives take, alone and beside computation.
+// Times collectives alone and beside computation.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -25,7 +25,7 @@ constexpr double kSmallest = 64.0;   // bytes
 constexpr double kFactor = 4.0;      // between two sizes
 constexpr double kShortLoad = 1e-4;  // seconds; shorter products are repeated to take as long
 constexpr double kPause = 2.7e-4;    // seconds between messages beside products
-// Those that lie in [begin, end].
+// Returns the times that lie in [begin, end].
 std::vector<Interval> within(const std::vector<Interval>& times, double begin, double end) {
   std::vector<Interval> within;
   std::ranges::copy_if(times, std::back_inserter(within), [&](const Interval& time) {
@@ -39,7 +39,7 @@ double total_length(const std::vector<Interval>& times) {
   return std::accumulate(all.begin(), all.end(), 0.0);
 }
 
-// Matrix products of the ranks' compute streams.
+// Matrix products in the compute stream of this rank.
 class Loads {
  public:
   Loads(Device& device, int threads, const ComputeLoad& load)
@@ -49,7 +49,7 @@ class Loads {
         c_(device.allocate(load.rows * load.columns * size_of(load.dtype))),
         stream_(device.create_stream("compute", threads)),
         products_(device, *stream_) {
-    for (Buffer* buffer : {a_.get(), b_.get(), c_.get()}) {  // pages come with the first write
+    for (Buffer* buffer : {a_.get(), b_.get(), c_.get()}) {  // the first write maps the pages
       kernels::fill_zero(*stream_, buffer->data(), buffer->bytes());
     }
   }
@@ -70,7 +70,7 @@ class Loads {
   }
   std::vector<Interval> times() { return products_.times(); }
 
-  // From now on a load is so many products.
+  // Sets the number of products per load.
   void repeat(int repetitions) { repetitions_ = repetitions; }
 
  private:
@@ -109,7 +109,7 @@ class MessageTimer {
   }
 
  private:
-  // Of one, while nothing else runs.
+  // Returns the time of a load while nothing else runs.
   double time_load() {
     loads_.issue(8);
     loads_.times();
@@ -124,9 +124,9 @@ class MessageTimer {
     return time;
   }
 
-  // Messages that begin at any moment of a product, as in a step: where the two share a core, each
-  // waits for the other now and then. How long depends on how often there are messages, so pauses
-  // are short even where products are long.
+  // Times messages that begin at any moment of a product, as in a step. If both share a core, each
+  // sometimes waits for the other. The delay depends on how frequent messages are, so pauses are
+  // short even where products are long.
   void measure_beside(const Message& message, MessageTime& time) {
     const int sent = 3 * limits_.repetitions;
     const double load = std::min(2.0 * (time.alone_s + kPause) * sent, kPatience);
@@ -139,21 +139,21 @@ class MessageTimer {
     const double begin = loads.front().start_s;
     const double last = std::min(loads.back().end_s, messages.back().end_s);
     loads = within(loads, begin, last);
-    const double end = loads.empty() ? last : loads.back().end_s;  // a part of one is not lost
+    const double end = loads.empty() ? last : loads.back().end_s;  // excludes an unfinished load
     messages = within(messages, begin, end);
     double message_s = time.alone_s;
-    double lost_s = 0.0;  // by the products, per message
+    double lost_s = 0.0;  // time that the products lose per message
     if (!messages.empty()) {
       const auto count = static_cast<double>(messages.size());
       message_s = total_length(messages) / count;
       lost_s = (end - begin - static_cast<double>(loads.size()) * load_s_) / count;
     }
     time.beside_s = std::max(messages_.agreed(message_s), time.alone_s);
-    constexpr double kMost = 0.75;  // of a message's time can be lost: noise of short ones
+    constexpr double kMost = 0.75;  // largest lost part of a message's time; short ones are noisy
     time.slowdown = 1.0 / (1.0 - std::clamp(messages_.agreed(lost_s) / time.beside_s, 0.0, kMost));
   }
 
-  // Least squares of the relative errors of latency + bytes / bandwidth.
+  // Fits latency + bytes / bandwidth by least squares of the relative errors.
   static void fit(CollectiveTimes& times) {
     double one = 0.0;
     double x = 0.0;
@@ -177,10 +177,10 @@ class MessageTimer {
   MessageLimits limits_;
   Loads loads_;
   LoneMessages messages_;
-  double load_s_ = 0.0;  // of a load alone
+  double load_s_ = 0.0;  // time of a load alone
 };
 
-// Those that are timed, the same on all ranks.
+// Returns the algorithms to time, the same on all ranks.
 std::vector<CollectiveAlgorithm> timed_algorithms(Opcode opcode, Communicator& group,
                                                   Communicator& world, bool all) {
   std::vector<CollectiveAlgorithm> timed = {CollectiveAlgorithm::automatic};

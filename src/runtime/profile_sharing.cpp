@@ -1,4 +1,4 @@
-// What the groups of an axis share.
+// Times all groups of an axis at once, to find out whether they share a link.
 #include <limits>
 
 #include "runtime/lone_messages.h"
@@ -7,8 +7,8 @@
 namespace hidup {
 namespace {
 
-// The largest all_reduce of the axis that takes no longer than this; the smallest where all do.
-// 0: none was timed.
+// Returns the bytes of the axis's largest all_reduce that takes at most `seconds`, or of its
+// smallest where all take longer, or 0 where none was timed.
 double largest_all_reduce(const std::vector<CollectiveTimes>& collectives, size_t axis,
                           double seconds) {
   double bytes = 0.0;
@@ -23,10 +23,10 @@ double largest_all_reduce(const std::vector<CollectiveTimes>& collectives, size_
   return bytes;
 }
 
-// A row of messages with all groups of the axis at once, over the same of one group alone: the
-// later of its first and its last, since groups are taken to be alike. A row counts from the start
-// of the first rank to the end of the last: a link need not divide itself evenly between two rows,
-// and ranks may start late. Of some such times the least counts: other work only adds to them.
+// Returns the time of a row of messages in all groups of the axis at once relative to that in one
+// group alone: the slower of the first and the last group, because groups are assumed alike. A row
+// lasts from the first start to the last end of a rank: a link may divide itself unevenly between
+// rows, and ranks may start late. The minimum of kTimes counts, since other work only adds time.
 double time_at_once(LoneMessages& messages, Communicator& world, const MeshGroups& groups,
                     const Mesh& mesh, size_t axis, double bytes) {
   constexpr int kTimes = 3;
@@ -61,7 +61,7 @@ std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, 
                                       Communicator& world,
                                       const std::vector<CollectiveTimes>& collectives,
                                       double seconds) {
-  constexpr double kClear = 1.4;  // a link of two groups gives 1.5 to 2; memory of one host 1.3
+  constexpr double kClear = 1.4;  // two groups give 1.5 to 2 on a link, 1.3 in a host's memory
   std::map<size_t, double> sizes;
   double most_bytes = 0.0;
   for (size_t axis = 0; axis < mesh.size(); ++axis) {

@@ -34,7 +34,7 @@ void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inp
   for (int step = 0; step <= steps; ++step) {
     executor.start(step + 1, 0.0, inputs, order);
     executor.wait();
-    for (size_t i = 0; step > 0 && i < program.instructions.size(); ++i) {  // the first warms up
+    for (size_t i = 0; step > 0 && i < program.instructions.size(); ++i) {  // step 0 warms up
       const Instruction& instruction = program.instructions[i];
       if (!collective_of(instruction.opcode).empty()) {
         continue;
@@ -65,7 +65,7 @@ void take_slowest(Communicator& world, std::vector<OperationTime>& times) {
     mine += fmt::format("{} {}\n", name(time), time.seconds);
   }
   std::map<std::string, double> slowest;
-  for (const std::string& text : gather_texts(world, mine)) {  // none but on rank 0
+  for (const std::string& text : gather_texts(world, mine)) {  // empty except on rank 0
     std::istringstream words(text);
     double seconds = 0.0;
     for (std::string operation; words >> operation >> seconds;) {
@@ -80,14 +80,14 @@ void take_slowest(Communicator& world, std::vector<OperationTime>& times) {
 
 std::map<std::vector<int64_t>, int> fastest_algorithms(
     Communicator& world, const std::vector<kernels::AlgorithmTimes>& measured) {
-  constexpr double kWorthIt = 0.98;  // of the first one's time: nearer ones change from run to run
+  constexpr double kWorthIt = 0.98;  // of the first one's time; smaller gains vary between runs
   std::string mine;
   for (const auto& [product, seconds] : measured) {
     mine += fmt::format("{} {} {} {}\n", product.size(), fmt::join(product, " "), seconds.size(),
                         fmt::join(seconds, " "));
   }
   std::map<std::vector<int64_t>, std::vector<double>> slowest;
-  for (const std::string& text : gather_texts(world, mine)) {  // none but on rank 0
+  for (const std::string& text : gather_texts(world, mine)) {  // empty on other ranks than 0
     std::istringstream numbers(text);
     for (size_t count = 0; numbers >> count;) {
       std::vector<int64_t> product(count);
@@ -114,7 +114,7 @@ std::map<std::vector<int64_t>, int> fastest_algorithms(
 
 namespace {
 
-// By any of the opcodes of products; of experts, all rows together.
+// Returns the load of any product. The rows of an expert product count together.
 ComputeLoad load_of(const Work& work) {
   const size_t count = work.sizes.size();
   return {.dtype = work.dtype,

@@ -1,4 +1,4 @@
-// Times that a profile holds, measured on these ranks. All of it is collective.
+// Measures the times of a profile on these ranks. Everything is collective.
 #pragma once
 
 #include <map>
@@ -13,16 +13,15 @@
 
 namespace hidup {
 
-// Times of a program's instructions that compute, each alone on its rank.
+// Times of the compute instructions of programs, each running alone on its rank.
 class OperationTimer {
  public:
-  // Whether the program has an operation of a size that did not run yet.
+  // Returns true if the program has an operation of a size that did not run yet.
   bool lacks_any_of(const Program& program, int64_t rank) const;
-  // Runs the steps behind one that warms up, with the instructions in turn: in_turn or
-  // recorded_in_turn.
+  // Runs a warm-up step and then `steps` timed ones. `order`: in_turn or recorded_in_turn.
   void run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps,
            Executor::Order order);
-  // The median of every operation and size that ran.
+  // Returns the median time of every operation and size that ran.
   std::vector<OperationTime> times() const;
 
  private:
@@ -39,16 +38,16 @@ class OperationTimer {
   std::map<Key, Samples> samples_;
 };
 
-// Collective. On rank 0, an operation of some size takes as long as on the rank where it takes
-// longest: the others wait for that one. Ranks with experts of their own have different loads.
+// Collective. On rank 0, sets the time of each operation and size to that of the slowest rank, for
+// which the others wait: ranks with different experts have different loads.
 void take_slowest(Communicator& world, std::vector<OperationTime>& times);
 
-// Collective. On rank 0, the products that some algorithm does faster than the first one, on the
-// rank where each takes longest, and the number of the fastest.
+// Collective. Returns on rank 0 the products whose fastest algorithm is clearly faster than the
+// first one, with the number of that algorithm. The slowest rank decides an algorithm's time.
 std::map<std::vector<int64_t>, int> fastest_algorithms(
     Communicator& world, const std::vector<kernels::AlgorithmTimes>& measured);
 
-// What the compute stream of every rank is busy with beside messages: a matrix product.
+// The matrix product that keeps the compute stream of every rank busy beside messages.
 struct ComputeLoad {
   DType dtype = DType::f32;
   int64_t rows = 128;
@@ -56,49 +55,49 @@ struct ComputeLoad {
   int64_t columns = 128;
 };
 
-// The operations' product with the most flops, so that it takes as much of the device and its
-// memory as theirs do. Long ones are left out: beside each message some run. Where all are long,
-// the shortest with fewer rows; without products the default.
+// Returns the product with the most flops among the operations, so that it occupies the device and
+// its memory as they do. Leaves out long products, because several must run beside each message. If
+// all are long, returns the shortest with fewer rows; without products, returns the default.
 ComputeLoad heaviest_load(const std::vector<OperationTime>& operations);
 
 struct MessageLimits {
-  double bytes = 0.0;    // of the largest message
-  double seconds = 0.0;  // no larger messages than those that take this long
+  double bytes = 0.0;    // size of the largest message
+  double seconds = 0.0;  // sizes end with the first message that takes longer beside the load
   int repetitions = 0;
-  bool all_algorithms = false;  // not only automatic ones and shared windows
+  bool all_algorithms = false;  // false: only `automatic` and `windows`
 };
 
-// Every collective over every axis with more than one rank, by every algorithm that all its groups
-// can use, from 64 bytes upwards by factors of four, alone and beside the load, which is the same
-// on all ranks. `threads`: of the compute stream.
+// Times every collective over every axis with more than one rank, by the algorithms of the limits
+// that all its groups can use, from 64 bytes upwards by factors of four, alone and beside the load.
+// `load` is the same on all ranks. `threads`: threads of the compute stream.
 std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& groups,
                                               const Mesh& mesh, Communicator& world, int threads,
                                               const ComputeLoad& load, const MessageLimits& limits);
 
-// By axis, how many times as long all_reduces take with all groups of the axis at once, as above,
-// as with one alone while the other ranks idle: where that is clearly more, by 40 %. The size is
-// the largest of the axis's times in `collectives` that take up to `seconds`. The same on all
-// ranks.
+// Returns, by axis, the time of an all_reduce in all groups of the axis at once relative to its
+// time in one group while the other ranks idle, where the ratio is above 1.4. The size is the
+// largest of the axis in `collectives` that takes at most `seconds`, else the smallest. All ranks
+// return the same.
 std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, const Mesh& mesh,
                                       Communicator& world,
                                       const std::vector<CollectiveTimes>& collectives,
                                       double seconds);
 
-// What the probes take, in their order. A probe that takes much longer than its profile says is not
-// repeated as often as it asks.
+// Returns the times of the probes, in their order. Repeats a probe less often than it asks if it
+// takes much longer than its profile says.
 std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Communicator& world,
                                     const std::vector<Probe>& probes);
 
 // Gaps between instructions of a step that ran overlapped.
 struct Gaps {
-  std::vector<double> launch_s;  // after the instruction before, in the same stream
-  std::vector<double> signal_s;  // after one of the other stream, which it waited for
+  std::vector<double> launch_s;  // after the preceding instruction of the same stream
+  std::vector<double> signal_s;  // after an awaited instruction of the other stream
 
-  // Adds those of a step's times.
+  // Adds the gaps of a step.
   void add(const Program& program, std::span<const Interval> times);
 };
 
-// The middle value; of an even number the lower of the two. 0 of none.
+// Returns the median (of an even number of values the lower middle one), or 0 for no values.
 double median(std::vector<double> values);
 
 }  // namespace hidup

@@ -14,20 +14,20 @@
 namespace hidup {
 namespace {
 
-// Of products: rows, columns and summed elements.
+// Rows, columns and summed elements of the products.
 constexpr int64_t kSmallestSide = 1024;
 constexpr int64_t kLargestSide = 8192;
-constexpr double kLong = 5e-3;  // seconds; of products that take as long no larger ones are timed
-// Several times the largest cache of a GPU. Of CPUs with as large a cache it holds half of what is
-// read and written at most; tensors that are certain to find nothing there would take a second.
+constexpr double kLong = 5e-3;  // seconds; products that take this long are the largest
+// Several times the largest cache of a GPU. A CPU cache of this size holds at most half of the
+// bytes that are read and written; tensors that surely miss it would take a second.
 constexpr int64_t kMeasured = int64_t{256} << 20;  // bytes
 constexpr int64_t kFewBytes = int64_t{4} << 20;
-constexpr double kLongSum = 0.1;  // seconds; where a sum takes as long, no more bytes are read
+constexpr double kLongSum = 0.1;  // seconds; operands whose sum takes this long are the largest
 
-// The least of several, behind one that warms up. Fewer of what takes long.
+// Returns the minimum of several times after a warm-up; long work is repeated less often.
 double seconds_of(Device& device, Stream& stream, const std::function<void()>& issue) {
   constexpr int kRepetitions = 8;
-  constexpr double kEnough = 0.3;  // seconds, of all together
+  constexpr double kEnough = 0.3;  // seconds of all repetitions
   const std::unique_ptr<Event> start = device.create_event();
   const std::unique_ptr<Event> end = device.create_event();
   double all_s = 0.0;
@@ -59,7 +59,7 @@ double flops_of(int64_t n) {
   return 2.0 * length * length * length;
 }
 
-// Whether three matrices take no more than a part of the memory that the rank may use.
+// Returns true if three f32 matrices take at most a quarter of the memory that the rank may use.
 bool fits(const Device& device, int64_t n) {
   return 3 * n * n * size_of(DType::f32) <= device.memory() / 4;
 }

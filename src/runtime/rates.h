@@ -1,4 +1,4 @@
-// How fast a device multiplies and moves bytes at best.
+// Measures the best rates at which a device multiplies and moves bytes.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,24 @@
 
 namespace hidup {
 
-// Normal random numbers times `scale`: products of zeros take less power, and less time.
+// Returns normal random numbers times `scale`. Products of zeros would take less power and time.
 std::vector<float> normal_numbers(int64_t count, float scale);
 
-// Repeats the values, rounded to the type, over that many elements of the device's memory. Waits.
+// Fills device memory with the values, rounded to the dtype and repeated. Blocks until it is done.
 void fill(Stream& stream, std::byte* to, int64_t elements, DType dtype,
           const std::vector<float>& values);
 
-// flop/s of a product of matrices of n rows and columns. Throws Error(out_of_memory), as the next
-// one.
+// Returns the flop/s of a product of n x n matrices. Throws Error(out_of_memory).
 double product_rate(Device& device, Stream& stream, int64_t n, DType dtype);
 
-// bytes/s, read and written, of the faster of two: the stream's copy, and a sum in place, for which
-// a CPU reads no lines only to overwrite them. `bytes`: of each operand.
+// Returns the bytes/s, read and written, of the stream's copy or of a sum in place, whichever is
+// faster; for the sum, a CPU reads no cache lines only to overwrite them. `bytes`: size of each
+// operand. Throws Error(out_of_memory).
 double memory_rate(Device& device, Stream& stream, int64_t bytes);
 
-// Collective. Those of the slowest rank while all ranks measure the same, because they may share
-// memory and power. Products are as large as the device needs to be busy for some milliseconds.
-// `threads`: of the compute stream. Throws CollectiveError(out_of_memory).
+// Collective. Returns the rates of the slowest rank while all ranks measure at once, because they
+// may share memory and power. Products grow until one takes some milliseconds. `threads`: threads
+// of the compute stream. Throws CollectiveError(out_of_memory).
 DeviceRates measure_rates(Device& device, Communicator& world, int threads,
                           const std::set<DType>& types);
 

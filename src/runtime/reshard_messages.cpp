@@ -54,7 +54,7 @@ bool have_one_shape(const kernels::StridedCopy& a, const kernels::StridedCopy& b
          std::ranges::equal(a.to_stride, b.to_stride);
 }
 
-// As many copies as go on at the distances of the first two, from `first` on.
+// Returns the number of copies from `first` on that continue at the distances of the first two.
 size_t run_of(const std::vector<Copy>& copies, size_t first) {
   size_t last = first;
   while (last + 1 < copies.size() &&
@@ -212,7 +212,7 @@ TwoExchanges::TwoExchanges(const Operands& at, const std::vector<int64_t>& besid
   pack = sent.pack(first, sent.peers());
   unpack = received.unpack(second, received.peers());
   const int64_t size = size_of(dtype_of(at));
-  std::vector<int64_t> passed;  // to each along the axis, by rank inside
+  std::vector<int64_t> passed;  // elements to each rank along the axis, by rank inside
   for (size_t b = 0; b < beside.size(); ++b) {
     for (size_t a = 0; a < across.size(); ++a) {
       const int64_t peer = beside[b] + across[a] - rank;
@@ -227,7 +227,7 @@ TwoExchanges::TwoExchanges(const Operands& at, const std::vector<int64_t>& besid
   check(std::accumulate(passed.begin(), passed.end(), int64_t{0}) * size <=
             at.binding().plan.sizes[static_cast<size_t>(buffer)],
         "{} passes on more than its buffer holds", at.instruction().name);
-  std::vector<int64_t> next(across.size(), 0);  // where the next message to each lies
+  std::vector<int64_t> next(across.size(), 0);  // offset of the next message to each rank, bytes
   for (size_t a = 1; a < across.size(); ++a) {
     next[a] = next[a - 1] + sent_along[a - 1] * size;
   }

@@ -1,5 +1,4 @@
-// The boxes of a reshard's values, and their copies to and from messages; for the sources of this
-// folder only.
+// Boxes of values that change layout, and copies between values and messages; for this folder only.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace hidup {
 
-// How a box of the tensor lies in memory that holds the region densely.
+// Offset and strides (elements) of a box in memory that holds the region `held` densely.
 struct Place {
   int64_t offset = 0;
   int64_t stride[kMaxDims] = {};
@@ -23,7 +22,7 @@ struct Place {
 kernels::StridedCopy copy_between(DType dtype, const Region& box, const Place& from,
                                   const Place& to);
 
-// Copies elements that lie in a row; `element`: bytes of one.
+// Returns a copy of contiguous elements of `element` bytes each.
 kernels::StridedCopy dense_copy(int64_t count, int64_t element);
 
 struct Copy {
@@ -34,22 +33,22 @@ struct Copy {
 
 void issue(const std::vector<Copy>& copies, Stream& stream);
 
-// Joins copies of one shape at equal distances, so that equal parts need one launch.
+// Joins copies of one shape at equal distances, so that one launch does them.
 std::vector<Copy> joined(std::vector<Copy> copies);
 
-// All values of the instruction have one type.
+// Returns the dtype that all values of the instruction have.
 DType dtype_of(const Operands& at);
 const std::byte* input(const Operands& at, size_t i);
 std::byte* output(const Operands& at, size_t i);
 
-// Copies the elements that the first input and the first output have in common.
+// Returns a copy of the elements that the first input and the first output have in common.
 Copy copy_common(const Operands& at);
 
-// One side of the messages between a rank and others: the boxes of the values that go to each of
-// them, or come from it, in the order of ranks and then of values.
+// The messages between this rank and its peers, in the order of peers. A message consists of the
+// boxes that one rank sends to another, in the order of values.
 class Messages {
  public:
-  // The peers are those of its collective_group(), or these.
+  // The peers are the ranks of the instruction's collective_group(), or `peers`.
   explicit Messages(const Operands& at);
   Messages(const Operands& at, std::vector<int64_t> peers);
 
@@ -57,18 +56,18 @@ class Messages {
   size_t peers() const { return peers_.size(); }
   bool is(size_t peer) const { return peers_[peer] == at_.binding().rank; }
 
-  // Elements to and from every peer.
+  // Return the number of elements to and from every peer.
   std::vector<int64_t> send_counts() const;
   std::vector<int64_t> receive_counts() const;
-  // Elements that one rank has and another one gets.
+  // Returns the number of elements that `from` sends to `to`.
   int64_t count_between(int64_t from, int64_t to) const;
 
-  // Copies between the values and a buffer, of the messages to or from the first `count` peers.
+  // Return the copies of the messages to or from the first `count` peers into or out of a buffer.
   std::vector<Copy> pack(std::byte* buffer, size_t count) const;
   std::vector<Copy> unpack(const std::byte* buffer, size_t count) const;
 
  private:
-  // The part of a value that one rank has and another one gets.
+  // Returns the part of a value that `from` has and `to` gets.
   Region box(size_t value, int64_t from, int64_t to) const;
 
   const Operands& at_;
@@ -76,16 +75,16 @@ class Messages {
   std::vector<int64_t> peers_;
 };
 
-// The copies and messages of a rank in a hierarchical all-to-all; counts are in elements.
+// The copies and messages of a rank in a hierarchical all-to-all. Counts are in elements.
 struct TwoExchanges {
-  std::byte* first;  // the buffers, each as large as Program::local_bytes() says
+  std::byte* first;  // buffers of Program::local_bytes() bytes each
   std::byte* second;
-  std::vector<Copy> pack;     // to the first one, by rank inside, then by rank along the axis
-  std::vector<Copy> reorder;  // from the second to the first: by rank along the axis, then inside
-  std::vector<Copy> unpack;   // from the second
+  std::vector<Copy> pack;     // into the first buffer: by rank inside, then by rank along the axis
+  std::vector<Copy> reorder;  // second to first buffer: by rank along the axis, then inside
+  std::vector<Copy> unpack;   // out of the second buffer
   std::vector<int64_t> sent_inside, received_inside, sent_along, received_along;  // by rank
 
-  // `beside`: the ranks of the group inside; `across`: those along the axis.
+  // `beside`: the ranks of the group inside the axis. `across`: the ranks along the axis.
   TwoExchanges(const Operands& at, const std::vector<int64_t>& beside,
                const std::vector<int64_t>& across);
 };

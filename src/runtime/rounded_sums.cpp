@@ -13,7 +13,7 @@
 namespace hidup {
 namespace {
 
-// visit() with an element of that type of 16 bits.
+// Calls visit() with an element of the 16-bit dtype.
 template <typename Visit>
 void with_sixteen_bits(DType dtype, Visit visit) {
   with_floating_type(dtype, [&](auto zero) {

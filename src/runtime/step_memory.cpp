@@ -11,12 +11,12 @@ namespace {
 
 using kernels::StepState;
 
-// Where they lie in the host's memory, and how much of a state is the host's.
+// Offsets of the states in host memory, and the bytes of a state that the host sends.
 constexpr int64_t kSentState = 0;
 constexpr int64_t kFetchedState = kAlignment;
 constexpr int64_t kSentBytes = offsetof(StepState, loss_scale);
 
-// What the host looks at after every step. (Logits are looked at where there is no next one.)
+// Returns the values that the host reads after every step. (It reads logits after the last step.)
 std::vector<ValueId> results_of(const Program& program) {
   std::vector<ValueId> results = program.expert_loads;
   for (const RouterSums& sums : program.router_sums) {

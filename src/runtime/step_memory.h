@@ -1,5 +1,4 @@
-// What a step takes from the host and gives back to it, in memory of the host that the device
-// copies from and to while the host goes on.
+// Host memory for a step's inputs and results. The device copies from and to it asynchronously.
 #pragma once
 
 #include <cstddef>
@@ -16,40 +15,39 @@
 
 namespace hidup {
 
-// This rank's parts of Program::tokens and targets, i32, and of images, of their floating type.
+// This rank's parts of Program::tokens and targets (i32) and of images (bytes of their dtype).
 struct StepInputs {
   std::vector<std::vector<int32_t>> tokens = {};
   std::vector<std::vector<int32_t>> targets = {};
   std::vector<std::vector<std::byte>> images = {};
 };
 
-// Of one step at a time.
+// Serves one step at a time.
 class StepMemory {
  public:
-  // `arena`: of the values, `state`: in memory of the device. All outlive it.
+  // `arena` holds the values; `state` is in device memory. All arguments outlive this.
   StepMemory(const Program& program, const MemoryPlan& plan, Device& device, std::byte* arena,
              kernels::StepState* state);
 
-  // Gives the stream the copies of the inputs, of which only this memory is read later, and of what
-  // the host says of the step.
+  // Enqueues the copies of the inputs, the step number and the learning rate to the device. The
+  // caller may free `inputs` at once.
   void send(Stream& stream, int64_t step, double learning_rate, const StepInputs& inputs);
-  // Gives the stream, behind the step's work, the copies of the state that the step left and of its
-  // results.
+  // Enqueues, after the step's work, the copies of its final state and results to the host.
   void fetch(Stream& stream);
-  // Blocks the host until these are there. Throws what work of the device threw.
+  // Blocks until these copies are done. Throws the errors of device work.
   void wait(Stream& stream) { stream.synchronize(*fetched_); }
 
-  // Of the step that was sent last; the state is of the one that was fetched last.
+  // Return the number of the step that was sent last and the state that was fetched last.
   int64_t step() const { return step_; }
   const kernels::StepState& state() const;
-  // Program::loss, gradient_norm, an expert_load or the value of router_sums, which is f32.
+  // Returns Program::loss, gradient_norm, one of expert_loads or a value of router_sums, all f32.
   std::span<const float> result(ValueId value) const;
 
  private:
-  // From the device to the host, or back.
+  // A copy between device and host, in either direction.
   struct Copy {
     std::byte* device;
-    int64_t at;  // in host_
+    int64_t at;  // offset in host_
     int64_t bytes;
   };
   Copy place(ValueId value);
@@ -57,7 +55,7 @@ class StepMemory {
   const MemoryPlan& plan_;
   std::byte* arena_;
   kernels::StepState* state_;
-  int64_t bytes_;  // of host_, that are placed
+  int64_t bytes_;  // bytes of host_ in use
   int64_t step_ = 0;
   std::vector<Copy> tokens_, targets_, images_;
   std::map<ValueId, Copy> results_;

@@ -7,7 +7,7 @@
 namespace hidup {
 namespace {
 
-// Bytes of all that a collective reads and writes: as much as it can have to stage.
+// Returns the most bytes that a collective reads and writes, which bounds the bytes that it stages.
 int64_t largest_message(const PlannedProgram& planned) {
   int64_t largest = 0;
   for (const Instruction& instruction : planned.program.instructions) {
@@ -24,7 +24,7 @@ int64_t largest_message(const PlannedProgram& planned) {
   return largest;
 }
 
-// Whether ranks of a host read each other's values where they are.
+// Returns true if ranks of a host read each other's values in place.
 bool uses_windows(const PlannedProgram& planned) {
   return std::ranges::any_of(planned.program.instructions, [](const Instruction& instruction) {
     return std::ranges::count(instruction.algorithms, CollectiveAlgorithm::windows) > 0;

@@ -1,4 +1,4 @@
-// The memory of a rank, which several programs share.
+// The memory and the streams of a rank, which several programs share.
 #pragma once
 
 #include <array>
@@ -20,16 +20,16 @@ struct PlannedProgram {
   const MemoryPlan& plan;
 };
 
-// One arena, as large as the program needs that needs most, and the streams on which programs run,
-// one at a time. What lasts from step to step lies at its start (StoredValues), so all programs
-// find it there.
+// One arena, large enough for the largest program, and the streams. One program runs at a time.
+// Values that last from step to step lie at the arena's start (StoredValues), where all programs
+// find them.
 class Store {
  public:
-  // `device` and `groups` outlive the store. `threads`: of computation. Throws Error(out_of_memory)
-  // with the largest values where the arena does not fit.
+  // `device` and `groups` outlive the store. `threads`: threads of the compute stream. Throws
+  // Error(out_of_memory), which names the largest values, where the arena does not fit.
   Store(std::span<const PlannedProgram> programs, Device& device, const MeshGroups& groups,
         int threads);
-  // Collective, when all ranks have their stores: makes the arena known to who sends from it.
+  // Collective. Registers the arena with the groups that send from it, after all ranks have stores.
   void register_arena();
 
   Device& device() { return device_; }
@@ -42,8 +42,8 @@ class Store {
   Device& device_;
   const MeshGroups& groups_;
   std::unique_ptr<Buffer> arena_;
-  std::vector<std::shared_ptr<void>> registered_;          // the arena, with those who send from it
-  std::array<std::unique_ptr<Stream>, kStreams> streams_;  // their work uses all of the above
+  std::vector<std::shared_ptr<void>> registered_;          // registrations of the arena
+  std::array<std::unique_ptr<Stream>, kStreams> streams_;  // last: their work uses the above
 };
 
 }  // namespace hidup
