@@ -1,12 +1,11 @@
-// A cross-entropy whose classes are cut: for lower(), and for who counts its costs without a
-// program.
+// A cross-entropy whose classes are cut: for lower(), and for cost estimates without a program.
 #pragma once
 
 #include "sharding/strategy.h"
 
 namespace hidup {
 
-// Where the classes of a cross-entropy are cut, ranks exchange so many numbers per target
+// The numbers per target that ranks exchange where the classes of a cross-entropy are cut
 // (kernels/cross_entropy.h).
 inline constexpr int64_t kClassStats = 3;
 
