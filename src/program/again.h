@@ -1,5 +1,4 @@
-// Recomputes values that the backward pass reads and the forward pass has freed; for the sources of
-// this folder only.
+// Recomputes values that the forward pass has freed; for the sources of this folder only.
 #pragma once
 
 #include <utility>
@@ -10,7 +9,7 @@
 
 namespace hidup {
 
-// Regathers parameters with residency pass, and writes instructions of the forward pass again,
+// Regathers parameters with residency Kept::pass, and repeats instructions of the forward pass,
 // unchanged and in their order, from the values that stay in memory. So the results have the same
 // bits, and the messages are the same.
 class ForwardAgain {
@@ -40,14 +39,14 @@ class ForwardAgain {
   void find_kept(const std::vector<ForwardValues>& forward);
   void keep(const ValueIds& values);
   void keep_parameter(TensorId id, const ValueIds& copies);
-  // Keeps the parameters of the last operation whose backward pass reads gathered parameters. This
-  // backward pass is the first to read any, so nothing would be freed between the passes.
+  // Leaves in memory the parameters of the last operation whose backward pass reads gathered ones.
+  // This backward pass is the first to read any, so nothing would be freed between the passes.
   void keep_last_parameters(const std::vector<ForwardValues>& forward);
-  // Keeps the output of a fused 16-bit GELU whose input is kept. The fused GELU reads the product
-  // before rounding, so a recomputation from the rounded input would differ.
+  // Leaves in memory the output of a fused 16-bit GELU whose input stays. The fused GELU reads the
+  // product before rounding, so a recomputation from the rounded input would differ.
   void keep_unrounded_gelus();
   void find_writers();
-  // Returns the places of the instructions to write again for the value, rising.
+  // Returns the places of the instructions to repeat for the value, rising.
   std::vector<int> missing(ValueId value, const std::vector<bool>& written) const;
   // Returns the last step of a fused instruction where only that is missing; else the instruction.
   Instruction rest_of(const Instruction& instruction) const;
@@ -70,8 +69,7 @@ class ForwardAgain {
   std::vector<std::vector<int>> writers_;                 // places in the pass, rising
   ValueIds now_;                                          // the recomputed value, else -1
   std::vector<bool> planned_;                             // per instruction of the forward pass
-  // Per microbatch of the group: the instructions written again, its own and common ones; the
-  // buckets whose stage has begun.
+  // Per microbatch of the group: repeated instructions, own and common; buckets with a stage.
   std::vector<std::vector<bool>> written_, started_;
 };
 

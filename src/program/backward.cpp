@@ -15,8 +15,7 @@
 namespace hidup {
 namespace {
 
-// Returns the name of a backward instruction: "head, weight gradient", or "norm1, gradients" for
-// several at once.
+// Names a backward instruction: "head, weight gradient", or "norm1, gradients" for several.
 std::string backward_name(const Graph& graph, OpId id, const BackwardStep& step) {
   const std::string& operation = graph.op_name(id);
   if (step.gradients_of.size() > 1) {
@@ -144,9 +143,8 @@ class BackwardPass {
                                          : values.copies[output][0];
   }
 
-  // Returns the values of the forward pass that the operation's backward pass reads, then those of
-  // the backward pass of a GELU before it. fuse_backward() fuses the two, so nothing may come
-  // between.
+  // Returns the forward values that the operation's backward pass reads, then those for the
+  // backward pass of a GELU before it, because fuse_backward() fuses the two.
   ValueIds read_by(OpId id, int microbatch) const {
     const Op& op = graph_.op(id);
     ValueIds values;

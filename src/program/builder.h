@@ -60,8 +60,7 @@ class ProgramBuilder {
   }
 
   // Brings values to another layout. Returns the values themselves, new ones, or `into` if given.
-  // One instruction serves all where all communicate. `overwrite`: the old values are no longer
-  // needed.
+  // One instruction serves all where all communicate. `overwrite`: old values may be overwritten.
   ValueIds reshard(const Scope& scope, const ValueIds& from, const Layout& to,
                    const std::string& name, bool overwrite, const ValueIds& into = {});
   ValueId reshard(const Scope& scope, ValueId from, const Layout& to, const std::string& name,

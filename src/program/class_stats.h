@@ -5,12 +5,10 @@
 
 namespace hidup {
 
-// The numbers per target that ranks exchange where the classes of a cross-entropy are cut
-// (kernels/cross_entropy.h).
+// Numbers per target that ranks exchange where classes are cut (kernels/cross_entropy.h).
 inline constexpr int64_t kClassStats = 3;
 
-// The layouts of these numbers, f32 [parts, batch, .., kClassStats]: as a rank makes them, and as
-// it needs them.
+// The layouts of these numbers, f32 [parts, batch, .., kClassStats], as made and as needed.
 struct ClassStats {
   int64_t parts = 1;  // 1: the classes are not cut
   Layout made, needed;

@@ -34,8 +34,8 @@ std::vector<size_t> cuts_that_count(const std::vector<Instruction>& list,
 // Returns the beginnings of the list's stages, and its end. A stage is communication and then
 // computation (HiDup, section 4). So a stage begins at every collective of the microbatch that
 // follows its computation, and at `cuts` (rising). Instructions without a microbatch (of parameters
-// and their gradients) begin none, and neither does a second cut after only such instructions: all
-// microbatches have the same stages.
+// and gradients) begin none, nor does a second cut after only such instructions: microbatches have
+// equal stages.
 std::vector<size_t> stages_of(const std::vector<Instruction>& list,
                               const std::vector<size_t>& cuts) {
   std::vector<size_t> begins = {0};

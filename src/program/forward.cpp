@@ -165,8 +165,7 @@ class ForwardPass {
     return value;
   }
 
-  // Returns true where the operation may overwrite the input: an activation that nobody else reads,
-  // in the forward or a backward pass.
+  // Returns true where the operation may overwrite the input: an activation with no other reader.
   bool overwrites(const Op& op, int input) const {
     if (input < 0) {
       return false;

@@ -9,17 +9,16 @@
 namespace hidup {
 
 // Fuses a product of the forward pass with the bias of its columns and the ReLU or GELU after it
-// (matmul_bias...), from instruction `first` on. Nothing else may read the product, and only copies
-// and gathers of parameters may come between. Products of experts stay, because their empty slots
-// get no bias.
+// (matmul_bias...), from instruction `first` on. Nothing else may read the product; only copies and
+// gathers of parameters may come between. Products of experts stay: empty slots get no bias.
 void fuse_epilogues(Program& program, size_t first = 0);
 
-// Fuses pairs of the backward pass, where nothing else touches the shared value in between:
+// Fuses pairs of the backward pass, except for products of experts, where nothing else touches the
+// shared value in between:
 // - a product's input gradient and the GELU backward pass after it (matmul_backward_input_gelu);
 // - a bias gradient and the weight gradient after it (matmul_backward_weight_bias);
 // - a norm's backward pass and the sum with the other part of its input's gradient
 //   (layer_norm_backward_add, rms_norm_backward_add).
-// Products of experts stay.
 void fuse_backward(Program& program);
 
 // Fuses a norm of the forward pass with the sum before it and the dropout of a summand

@@ -73,8 +73,7 @@ class BackwardFusion {
            }) == first;
   }
 
-  // GELU's backward pass overwrites the product, so nobody else reads that. It moves up to the
-  // product.
+  // GELU's backward pass overwrites the product, so nobody else reads it. It moves up there.
   void fuse_gelu(size_t gelu) {
     const ValueId x = list_[gelu].inputs[0];
     const ValueId dy = list_[gelu].inputs[1];

@@ -40,8 +40,7 @@ struct RouteDemand {
 // Returns one of reshard_routes(), and the same one for equal layouts and bytes.
 using RouteChooser = std::function<Route(const RouteDemand&)>;
 
-// Returns the training step with the routes of the chooser instead of the strategy's. Demands do
-// not depend on the routes taken.
+// Returns the training step with the chooser's routes. Demands do not depend on the routes taken.
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
               const RouteChooser& choose);
 

@@ -7,8 +7,7 @@
 namespace hidup {
 namespace {
 
-// Replicates on axes of one rank: all placements are equal there, and replicate does not
-// communicate.
+// Replicates on axes of one rank, where placements are equal and replicate never communicates.
 Strategy without_lone_ranks(const Graph& graph, Strategy strategy) {
   for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
     if (strategy.mesh[axis].size > 1) {

@@ -76,9 +76,9 @@ class Parameters {
   ValueId master(TensorId id) const;
   // Returns true where the operation is the first to need a bucket of gathered parameters.
   bool starts_bucket(OpId op) const { return !starts_.at(static_cast<size_t>(op)).empty(); }
-  // Gathers the operation's buckets with residency pass, and the next ones.
+  // Gathers the operation's buckets with residency Kept::pass, and the next ones.
   void start_buckets(const Scope& scope);
-  // Forgets the copies of parameters with residency pass.
+  // Forgets the copies of parameters with residency Kept::pass.
   void end_pass();
   // Gathers the bucket with that parameter in that layout; returns false without such a bucket.
   bool gather(const Scope& scope, TensorId id, const Layout& wanted);
@@ -127,8 +127,7 @@ struct GradientSum {
 class ParameterGradients {
  public:
   using Bucket = std::vector<TensorId>;
-  // Parameters whose gradients have equal layouts before, during and after sending. They share
-  // buckets.
+  // Parameters that share buckets, because their gradients pass through the same layouts.
   struct Group {
     std::vector<Layout> sums;
     Layout total;
@@ -166,8 +165,8 @@ class ParameterGradients {
   void close(const Scope& scope, int64_t least);
   // Returns the global bytes of the gradients that the operation completes and that are sent.
   int64_t bytes_to_send(OpId op) const;
-  // Delays the first summands of gradients with residency pass, from instruction `first` of the
-  // program on, until the bucket before the last one has been sent and its memory is free.
+  // Delays, from instruction `first` of the program on, the first summands of gradients with
+  // residency Kept::pass until the bucket before the last one has been sent and its memory is free.
   void order_sums(size_t first) const;
 
  private:

@@ -22,8 +22,7 @@ struct MemoryPlan {
   int64_t activation_bytes = 0;  // the space that activations share
 };
 
-// The places of a program's parameters and optimizer state on this rank, for other programs that
-// share them.
+// The places of a program's parameters and optimizer state on a rank, for programs that share them.
 struct StoredValues {
   struct Place {
     int64_t offset = 0;  // bytes
@@ -38,8 +37,8 @@ StoredValues stored_values(const Program& program, const MemoryPlan& plan);
 
 // Plans the rank's memory. Persistent values come first, one after the other: parameters, gradients
 // (in the order of Program::values, so that a bucket is contiguous), optimizer state, inputs,
-// results. Activations share the memory after those: two may overlap if every use of one happens
-// before the first use of the other.
+// results. Activations share the memory after those: two may overlap if all uses of one precede the
+// first use of the other.
 MemoryPlan plan_memory(const Program& program, int64_t rank);
 
 // Plans memory for a program that shares the parameters and optimizer state of another: these stay

@@ -31,11 +31,11 @@ struct MessagePart {
 // - An all-to-all sends all bytes along both axes.
 // - A flat all-to-all sends each byte once, along the outermost axis on which its two ranks differ,
 //   in as many messages as there are ranks inside that axis.
-// - The parts of a flat sum or gather run at once (run_at_once()). It is a ring of all N ranks, in
-//   which every rank sends (N - 1) / N of the bytes to a neighbour: along the innermost axis,
-//   except for one rank of all inside an outer axis, which sends along that axis. A part has the
-//   bytes for which a ring of its axis's ranks sends as much when all ranks inside share the
-//   crossing over their links.
+// - A flat sum or gather is one ring of all N ranks, and its parts run at once (run_at_once()).
+//   Every rank sends (N - 1) / N of the bytes to a neighbour along the innermost axis; one rank of
+//   all those inside an outer axis sends along that axis instead. A part has the bytes with which a
+//   ring of its axis's ranks sends as much, the crossing being divided among the links of all ranks
+//   inside.
 std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,
                                        double bytes);
 

@@ -19,8 +19,8 @@ Packing packing_of(Opcode opcode, bool several, bool reorders, const Shape& shap
                    const Placement& from, const Placement& to);
 
 // Sets Instruction::sent_as of a collective to `wanted` where it sums f32 values of several ranks.
-// A flat sum then becomes hierarchical, because all its summands would cross the outer axis before
-// they are added.
+// A flat sum then becomes hierarchical, so that summands are added before they cross the outer
+// axis.
 void round_sums(const Mesh& mesh, Instruction& instruction, DType values,
                 std::optional<DType> wanted);
 // Returns the buffer for the messages of a rounded sum; `sums`: the outputs without buffers.
@@ -31,8 +31,7 @@ Value buffer_of_sums(const Instruction& instruction, const std::vector<ValueId>&
 bool reorders_parts(const Mesh& mesh, const Instruction& instruction);
 
 // Returns the number of copies per message buffer. A hierarchical all-to-all also reorders messages
-// between its two exchanges. An all-reduce that rounds its messages reads and writes more than its
-// buffer holds.
+// between its exchanges; an all-reduce that rounds moves more bytes than its buffer holds.
 double copies_per_buffer(const Instruction& instruction);
 
 }  // namespace hidup

@@ -74,7 +74,7 @@ class Padding {
     }
   }
 
-  // Leaves unpadded the values that the instruction takes as operands of another kind.
+  // Unpads the values that the instruction takes as operands of another kind.
   void leave_other_operands(const Instruction& instruction, const std::vector<ValueId>& paddable) {
     for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
       for (const ValueId id : *operands) {
@@ -99,8 +99,7 @@ class Padding {
     return false;
   }
 
-  // Leaves unpadded the operands of an instruction with an unpadded one. Returns true if any
-  // changed.
+  // Unpads all operands of instructions with an unpadded one. Returns true if any changed.
   bool leave_lone_operands() {
     const auto is_padded = [&](ValueId id) { return padded_[static_cast<size_t>(id)]; };
     bool found = false;

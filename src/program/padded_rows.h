@@ -1,5 +1,4 @@
-// Pads the rows of matrices so that each row begins at an aligned address: for lower(), after
-// fuse.h.
+// Pads the rows of matrices to begin at aligned addresses: for lower(), after fuse.h.
 //
 // 16-bit products are slow where rows do not begin at multiples of 16 bytes, such as those of
 // logits over an odd number of classes.

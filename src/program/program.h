@@ -32,8 +32,7 @@ using ValueId = int32_t;
 // Values begin at multiples of this number of bytes in the arena.
 inline constexpr int64_t kValueAlignment = 64;
 
-// Padded rows begin at multiples of this number of elements: in 16 bits, the 128 bytes of a GPU's
-// cache line.
+// Padded rows begin at multiples of this number of elements: a GPU's line of 128 bytes in 16 bits.
 inline constexpr int64_t kRowMultiple = 64;
 
 // A tensor in the arena: a global shape, and the part of it that every rank holds.
@@ -52,9 +51,8 @@ struct Value {
   // what the rank sends, forwards or receives, and has room for the largest of the three. `holds`
   // lists the values that the rank sends and then as many that it receives.
   std::vector<size_t> exchanged_along = {};
-  // Axes, outermost first, of the sum that uses this buffer to send its summands in fewer bits
-  // (Instruction::sent_as). `holds` lists the summands and then as many sums; see
-  // summed_elements().
+  // Axes, outermost first, of the sum that sends summands through this buffer in fewer bits
+  // (Instruction::sent_as). `holds` lists the summands, then as many sums; see summed_elements().
   std::vector<size_t> summed_along = {};
   Init init;                 // for parameters
   ValueId gradient_of = -1;  // for gradients: the parameter
@@ -91,10 +89,10 @@ struct Instruction {
   int bucket = -1;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;  // an output that is also an input is updated in place
-  // Values whose uses earlier in the list must be done before this instruction, which takes over
-  // their memory.
+  // The instruction takes over the memory of these values, so it waits for all uses of them before
+  // it in the list.
   std::vector<ValueId> after_uses_of = {};
-  // A recomputation: the instruction repeats, in the backward pass, work of the forward pass.
+  // The backward pass repeats this instruction of the forward pass (recomputation or regather).
   bool again = false;
   bool accumulate = false;  // adds to its outputs instead of overwriting them; see adds_to()
   std::string purpose;      // for dropout: names its stream of random numbers
@@ -117,8 +115,7 @@ struct Instruction {
 // sums (gradients of parameters, the loss) and overwrites its other outputs.
 bool adds_to(const Instruction& instruction, size_t output);
 
-// The sums from which a router's own losses are computed, f32 [3, experts]
-// (kernels/router_losses.h).
+// The sums for a router's own losses, f32 [3, experts] (kernels/router_losses.h).
 struct RouterSums {
   ValueId value = -1;
   RouterLossAttributes losses;
@@ -187,8 +184,7 @@ bool is_joint_exchange(const Instruction& instruction);
 // Returns true where the axis is the instruction's axis or one of its inner axes.
 bool works_along(const Instruction& instruction, size_t axis);
 
-// Returns the bytes of an element in the collective's messages over those of an element of its
-// values.
+// Returns the bytes of an element in the collective's messages over those in its values.
 double sent_part(const Program& program, const Instruction& instruction);
 
 // Returns the ranks of the collective that this rank takes part in, in the order of the

@@ -164,7 +164,8 @@ void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
                                   const std::string& name, const ValueIds& inputs,
                                   ValueIds outputs) {
   const Opcode opcode = opcode_of(step.kind);
-  const Placement from = value(inputs[0]).layout[step.axis];  // in place: the layout of the sum
+  const Placement from =
+      value(inputs[0]).layout[step.axis];  // already the sum's layout where a sum works in place
   const Placement to = value(outputs[0]).layout[step.axis];
   const DType dtype = value(inputs[0]).dtype;
   const bool has_group = !collective_of(opcode).empty() && step.inner.empty();

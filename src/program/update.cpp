@@ -74,9 +74,8 @@ class UpdatePass {
     return squared;
   }
 
-  // Updates in the layout of the optimizer state. Parameters stored in another layout are updated
-  // in a copy and resharded back. Parameters of 16 bits are rounded from their masters in that
-  // layout.
+  // Updates in the optimizer state's layout. Parameters stored in another one are updated in a copy
+  // and resharded back; those of 16 bits are rounded from their masters in that layout.
   void update(const Scope& scope, const ParameterGradients::Group& group, const Bucket& bucket,
               ValueId scale) {
     const std::string name = fmt::format("parameters.{}", scope.bucket);

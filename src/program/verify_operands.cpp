@@ -155,8 +155,7 @@ class OperandCheck {
           "{} {} has no buffer for what it rounds", spec_.name, i.name);
   }
 
-  // Checks that all operands but a rounding buffer have one dtype, and that sums have a floating
-  // one.
+  // Checks that all operands but a rounding buffer have one dtype, and sums a floating one.
   void check_reshard() const {
     const DType dtype = program_.value(instruction_.inputs[0]).dtype;
     const bool sums =

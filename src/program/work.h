@@ -26,9 +26,8 @@ struct Work {
 };
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
 
-// Groups of instructions that do the same work on a rank: same operation and attributes, same axis
-// and number of ranks, and operands with parts of the same sizes. Programs repeat themselves, so
-// there are few groups.
+// Groups of instructions with the same work on a rank: same operation and attributes, same axis and
+// number of ranks, parts of the same sizes. Programs repeat themselves, so groups are few.
 struct AlikeInstructions {
   std::vector<int> number;  // group of each instruction
   std::vector<int> first;   // first instruction of each group
