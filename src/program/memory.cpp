@@ -200,7 +200,8 @@ class Planner {
   MemoryPlan plan_;
   bool stored_ = false;  // parameters and optimizer state have their places
   // Bytes of values by the instruction of their first use, for all streams together. Values of one
-  // size alternate between streams, and a structure per stream would miss the gaps of the other.
+  // size alternate between streams: with a structure per stream, a search would stop at gaps of one
+  // that the other fills.
   OccupiedBytes born_;
   // Per stream: bytes of values by the moments of their life, and by the moment of their first use.
   std::vector<OccupiedBytes> living_, born_on_;

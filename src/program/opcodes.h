@@ -124,7 +124,7 @@ struct OpcodeSpec {
   bool product = false;                // the time grows with the flops rather than with the bytes
   bool one_piece = false;              // several inputs lie in memory one after the other
   bool random = false;                 // draws random numbers (Instruction::purpose)
-  std::optional<Opcode> fuses;         // the opcode that this one fuses with later ones
+  std::optional<Opcode> fuses;         // the opcode that this one does together with others
   std::optional<OpKind> operation;     // the operation whose forward pass this is
   std::vector<BackwardStep> backward;  // steps of that operation's backward pass, in order
   std::optional<ReshardKind> reshard;
@@ -140,7 +140,7 @@ std::string_view collective_of(Opcode opcode);
 bool is_reshard(Opcode opcode);
 bool is_product(Opcode opcode);
 Opcode opcode_of(ReshardKind kind);
-// Returns the first opcode that fuses the given one with something else.
+// Returns the first opcode that does the given one together with others.
 std::optional<Opcode> fusing(Opcode opcode);
 
 // Returns the record of an operation's forward pass, which contains its backward pass.

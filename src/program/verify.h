@@ -16,8 +16,7 @@ namespace hidup {
 // - every read follows a write of the same step, except for parameters, optimizer state and inputs;
 // - two accesses of overlapping memory, one of them a write, happen in the order of the list,
 //   whatever the timing of the streams;
-// - the uses before an instruction of the values that it comes after (Instruction::after_uses_of)
-//   are done before it;
+// - an instruction comes after all earlier uses of the values in its Instruction::after_uses_of;
 // - every recomputation restores a value of the forward pass (verify_again.h);
 // - no other value's write touches a value's memory between its first and its last use, and every
 //   value lies inside the arena;

@@ -7,13 +7,12 @@ namespace hidup {
 
 // Checks every distinct rank. Throws Error(internal) naming the instruction and the value unless
 // - every share of the mesh has one weight per rank, none negative and not all 0, and every
-//   placement names a share or a rank of its axis; of shares that stand for the same ranks, the
-//   first;
-// - every rank has its coordinates in the mesh, counted independently, and the executor takes for
-//   the rank's part of every value the part at these coordinates, and skips instructions without a
+//   placement names a share or a rank of its axis (of shares for the same ranks, the first);
+// - every rank has the coordinates that an independent count gives it, its part of every value in
+//   the executor is the part at these coordinates, and it skips instructions of which it has no
 //   part;
-// - the ranks' parts of a tensor that is cut along an axis follow each other without overlaps or
-//   gaps;
+// - the ranks' parts of a tensor that is cut along an axis follow each other without overlap or
+//   gap;
 // - a rank that does not skip an instruction has a part of all its operands (of some, for a place
 //   and for a collective that moves values);
 // - a collective's group is the ordered ranks of its axis that have a part of an operand, and all
