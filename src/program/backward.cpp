@@ -227,7 +227,8 @@ class BackwardPass {
                 const ValueIds& inputs) {
     const TensorId id = input_tensor(scope);
     const bool f32 = output.type == 'f';
-    // An instruction adds to all its sums or to none, so it adds only to a lone summand of each.
+    // An instruction adds to all its sums or to none, so to several only if no other operation uses
+    // them.
     const bool alone = std::ranges::all_of(step.gradients_of, [&](size_t i) {
       const TensorId other = graph_.op(scope.op).inputs[i];
       return step.gradients_of.size() == 1 || !input_.is_parameter(other) ||
