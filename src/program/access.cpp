@@ -27,7 +27,7 @@ Accesses::Accesses(const Program& program) : starts_(program.values.size() + 1, 
   std::array<int, kStreams> never{};
   never.fill(-1);
   last_uses_.assign(program.values.size(), never);
-  std::vector<int> latest(program.values.size(), -1);  // per value: the instruction
+  std::vector<int> latest(program.values.size(), -1);  // per value: its latest instruction
   for_operands(program, [&](size_t value, int instruction, bool, bool) {
     starts_[value + 1] += latest[value] == instruction ? 0 : 1;
     latest[value] = instruction;

@@ -1,4 +1,4 @@
-// Which instruction touches which value, and what happens before what.
+// The accesses of values, and the order of instructions across streams.
 #pragma once
 
 #include <array>
@@ -16,28 +16,28 @@ struct Access {
   bool writes = false;
 };
 
-// Per value, its accesses in list order.
+// The accesses of every value, in list order.
 class Accesses {
  public:
   explicit Accesses(const Program& program);
   std::span<const Access> operator[](size_t value) const {
     return std::span(list_).subspan(starts_[value], starts_[value + 1] - starts_[value]);
   }
-  // Per stream, the instruction of the last one; -1 where there is none.
+  // Returns, per stream, the last instruction that uses the value; -1: none.
   const std::array<int, kStreams>& last_uses(size_t value) const { return last_uses_[value]; }
 
  private:
   std::vector<Access> list_;    // value by value
-  std::vector<size_t> starts_;  // [values + 1], in the list
+  std::vector<size_t> starts_;  // [values + 1], positions in the list
   std::vector<std::array<int, kStreams>> last_uses_;
 };
 
-// The order that streams and waits guarantee: an instruction comes after those
-// before it on its stream, after those it waits for, and after what these came after.
+// The order that streams and waits guarantee. An instruction comes after the earlier ones of its
+// stream, after those that it waits for, and after everything that these come after.
 class HappensBefore {
  public:
   explicit HappensBefore(const Program& program);
-  // Whether instruction a is done before b starts, whatever the timing.
+  // Returns true where instruction a is done before b starts, whatever the timing.
   bool operator()(int a, int b) const;
 
  private:

@@ -10,8 +10,8 @@
 namespace hidup {
 namespace {
 
-// The last step of a fused instruction, if it has one that can be done again by itself: from the
-// second output, which is as the steps before left it.
+// Returns the last step of a fused instruction if it can be recomputed alone, from the second
+// output, which holds the result of the earlier steps.
 std::optional<Opcode> last_step(const Instruction& fused) {
   if (fused.opcode == Opcode::matmul_bias_gelu) {
     return Opcode::gelu;
@@ -20,7 +20,7 @@ std::optional<Opcode> last_step(const Instruction& fused) {
   return is_norm ? spec_of(fused.opcode).fuses : std::nullopt;
 }
 
-// Whether the strategy has something that does not stay for the whole step.
+// Returns true where the strategy frees something before the end of the step.
 bool anything_goes(const LoweringInput& input) {
   bool goes = std::ranges::any_of(input.strategy.parameters, [](const ParameterStrategy& stored) {
     return stored.kept == Kept::pass;
@@ -229,7 +229,7 @@ void ForwardAgain::write(const Scope& scope, int place, ValueId since) {
   builder_.append(scope.microbatch, std::move(again));
 }
 
-// A value that is kept is written beside it, for nobody to read.
+// A recomputed value that stays in memory anyway goes to a new value that nobody reads.
 ValueId ForwardAgain::made_again(ValueId value) {
   ValueId& now = now_[index(value)];
   if (now >= 0 && !kept_[index(value)]) {
@@ -255,7 +255,7 @@ void ForwardAgain::gather(const Scope& scope, ValueId value) {
   started.resize(std::max(started.size(), static_cast<size_t>(bucket) + 1));
   if (!started[static_cast<size_t>(bucket)]) {
     started[static_cast<size_t>(bucket)] = true;
-    builder_.cut(scope.microbatch);  // all compute while the next bucket comes
+    builder_.cut(scope.microbatch);  // all microbatches compute while the next bucket arrives
     gathered_.gather(scope, bucket, parameters_.all());
   }
 }

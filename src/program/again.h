@@ -1,10 +1,9 @@
-// What the backward pass reads and the forward pass has not kept; for the sources of this folder
-// only.
+// Recomputes values that the forward pass has freed; for the sources of this folder only.
 //
-// Instructions of the forward pass are written again as they are there, fused ones as one, with
-// the same random numbers, from what was kept. Of a fused one of which only the last step is
-// missing, that step is written. So the bits are the same. For that, what a product did not round
-// before it computed a GELU of 16 bits is kept.
+// Instructions of the forward pass are written again as they are there, fused ones as one, with the
+// same random numbers, from values that stayed in memory. If only the last step of a fused one is
+// missing, that step alone is written. So the bits are the same. To that end the unrounded result
+// of a product, which a GELU of 16 bits reads, stays in memory.
 #pragma once
 
 #include <utility>
@@ -15,25 +14,25 @@
 
 namespace hidup {
 
-// Gathers parameters again that are kept for a pass, and writes instructions of the forward pass
-// again, as they are and in their order, from what has been kept. So what they compute has the same
-// bits, and messages are the same.
+// Regathers parameters with residency Kept::pass, and repeats instructions of the forward pass,
+// unchanged and in their order, from the values that stay in memory. So the results have the same
+// bits, and the messages are the same.
 class ForwardAgain {
  public:
-  // `first`: of the program's instructions, the first of the forward pass, which ends the program.
-  // `forward`: what the pass left, per microbatch.
+  // `first`: the first of the program's instructions that belongs to the forward pass, which ends
+  // the program. `forward`: the values that the pass left, per microbatch.
   ForwardAgain(const LoweringInput& input, const Parameters& parameters,
                const std::vector<ForwardValues>& forward, ProgramBuilder& builder, size_t first);
 
-  // Whether anything does not stay; else all of it is there, and nothing need be asked for.
+  // Returns true where some value is freed after the pass. Otherwise need() has nothing to do.
   bool is_needed() const { return is_needed_; }
-  // The operation's backward pass in the first microbatch reads the values, behind all that was
-  // noted before. What it gathers again is planned by that: before the first need().
+  // Notes, after all earlier notes, that the operation's backward pass in the first microbatch
+  // reads the values, and so plans the gathers. Precedes the first need().
   void plan(OpId op, const ValueIds& values);
-  // Writes what it takes for the values to be there. `since`: a value behind whose uses so far
-  // messages wait, which could come much earlier otherwise; -1: none.
+  // Writes the instructions that restore the values. Messages among them wait for the uses so far
+  // of the value `since`, because they could run much earlier otherwise; -1: none.
   void need(const Scope& scope, const ValueIds& values, ValueId since);
-  // What has the content of the forward pass's value now.
+  // Returns the value that now has the content of the forward pass's value.
   ValueId now(ValueId value) const;
 
  private:
@@ -45,16 +44,16 @@ class ForwardAgain {
   void find_kept(const std::vector<ForwardValues>& forward);
   void keep(const ValueIds& values);
   void keep_parameter(TensorId id, const ValueIds& copies);
-  // Of the last operation whose backward pass reads parameters, which is the first to read some:
-  // nothing would be free between the passes.
+  // Leaves in memory the parameters of the last operation whose backward pass reads gathered ones.
+  // This backward pass is the first to read any, so nothing would be freed between the passes.
   void keep_last_parameters(const std::vector<ForwardValues>& forward);
-  // A product's GELU of 16 bits is of what was not rounded: from what is kept of that it would be
-  // another one.
+  // Leaves in memory the output of a fused 16-bit GELU whose input stays. The fused GELU reads the
+  // product before rounding, so a recomputation from the rounded input would differ.
   void keep_unrounded_gelus();
   void find_writers();
-  // Places of the instructions that are to be written again for the value, rising.
+  // Returns the places of the instructions to repeat for the value, rising.
   std::vector<int> missing(ValueId value, const std::vector<bool>& written) const;
-  // Of one whose last step is all that is missing: that step; otherwise the instruction.
+  // Returns the last step of a fused instruction where only that is missing; else the instruction.
   Instruction rest_of(const Instruction& instruction) const;
   size_t list_of(const Scope& scope) const {
     return static_cast<size_t>(scope.microbatch) % written_.size();
@@ -67,16 +66,15 @@ class ForwardAgain {
   const Parameters& parameters_;
   ProgramBuilder& builder_;
   const size_t first_;
-  const bool is_needed_;  // else all is kept
+  const bool is_needed_;  // otherwise all values stay in memory
   GatheredParameters gathered_;
   // Per value of the forward pass:
   std::vector<bool> kept_;
-  std::vector<std::pair<TensorId, Layout>> gathered_of_;  // the parameter that it is; -1: none
+  std::vector<std::pair<TensorId, Layout>> gathered_of_;  // the gathered parameter; -1: none
   std::vector<std::vector<int>> writers_;                 // places in the pass, rising
-  ValueIds now_;                                          // where it has been made again, else -1
+  ValueIds now_;                                          // the recomputed value, else -1
   std::vector<bool> planned_;                             // per instruction of the forward pass
-  // Per microbatch of the group: which instructions are there again, its own and those of all;
-  // which buckets have their stage.
+  // Per microbatch of the group: repeated instructions, own and common; buckets with a stage.
   std::vector<std::vector<bool>> written_, started_;
 };
 

@@ -1,11 +1,11 @@
-// What an instruction is told beside its operands: the attributes of its operation, or its own.
+// The parameters of an instruction: the attributes of its operation, or its own.
 #pragma once
 
 #include "graph/attributes.h"
 
 namespace hidup {
 
-// Of a cross-entropy: what a target's loss is multiplied with.
+// A cross-entropy multiplies the loss of every target by `scale`.
 struct LossAttributes {
   double scale = 1.0;
 
@@ -22,7 +22,7 @@ struct ExpertLoadAttributes {
 
 struct RouterSumsAttributes {
   int64_t capacity = 0;  // slots of an expert per sequence
-  int64_t counted = 1;   // of a token's choices, the first ones
+  int64_t counted = 1;   // number of a token's first choices that count
 
   bool operator==(const RouterSumsAttributes&) const = default;
   static void each(auto& self, auto visit) {
@@ -31,12 +31,12 @@ struct RouterSumsAttributes {
   }
 };
 
-// Of the losses of a router (kernels/router_losses.h).
+// Parameters of a router's losses (kernels/router_losses.h).
 struct RouterLossAttributes {
   double balance = 0.0;  // weight
-  int64_t counted = 1;   // of a token's choices, the first ones
-  double factor = 1.0;   // of the balance loss
-  int64_t tokens = 1;    // of the whole batch
+  int64_t counted = 1;   // number of a token's first choices that count
+  double factor = 1.0;   // factor of the balance loss
+  int64_t tokens = 1;    // number in the whole batch
   double z = 0.0;        // weight
 
   bool operator==(const RouterLossAttributes&) const = default;
@@ -51,7 +51,7 @@ struct RouterLossAttributes {
 
 struct ResidualNormAttributes {
   double epsilon = 1e-5;
-  double p = 0.0;  // of the branch's dropout
+  double p = 0.0;  // dropout probability of the branch
 
   bool operator==(const ResidualNormAttributes&) const = default;
   static void each(auto& self, auto visit) {
@@ -60,7 +60,7 @@ struct ResidualNormAttributes {
   }
 };
 
-// Whether messages go through buffers (reshard.h); flags that are not set are not shown.
+// Messages that go through buffers (reshard.h). Printing leaves out flags that are not set.
 struct ReshardAttributes {
   bool packs = false;
   bool unpacks = false;

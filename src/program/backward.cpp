@@ -15,8 +15,7 @@
 namespace hidup {
 namespace {
 
-// What an instruction of the backward pass does: "head, weight gradient"; "norm1, gradients" where
-// it makes several at once.
+// Names a backward instruction: "head, weight gradient", or "norm1, gradients" for several.
 std::string backward_name(const Graph& graph, OpId id, const BackwardStep& step) {
   const std::string& operation = graph.op_name(id);
   if (step.gradients_of.size() > 1) {
@@ -26,8 +25,7 @@ std::string backward_name(const Graph& graph, OpId id, const BackwardStep& step)
   return fmt::format("{}, {} gradient", operation, input == "x" ? "input" : input);
 }
 
-// Follows the steps that the operations' records declare (OpcodeSpec::backward), last operation
-// first.
+// Writes the steps in the operations' records (OpcodeSpec::backward), last operation first.
 class BackwardPass {
  public:
   BackwardPass(const LoweringInput& input, int group, const std::vector<ForwardValues>& forward,
@@ -54,7 +52,7 @@ class BackwardPass {
         if (input_.is_last(m)) {
           gradients_.complete(scope, op);
         }
-        // A bucket ends the stage: it need not wait for the other microbatches' whole pass.
+        // A bucket ends the stage, so it need not wait for the whole pass of other microbatches.
         unsent += gradients_.bytes_to_send(op);
         if (unsent >= input_.options.bucket_bytes) {
           builder_.cut(m);
@@ -95,8 +93,7 @@ class BackwardPass {
     }
   }
 
-  // The gradient of the operation's output, in the layout that its rule wants; each contribution
-  // has been added by now. -1: there is none.
+  // Returns the complete gradient of the operation's output, in the layout of its rule; -1: none.
   ValueId output_gradient(const Scope& scope) {
     const TensorId id = graph_.op(scope.op).output;
     const Layout wanted = gradient_of(output_layout(input_.rules(scope.op)));
@@ -113,13 +110,13 @@ class BackwardPass {
     return total;
   }
 
-  // Whether no tensor whose gradient is still to be used shares this value.
+  // Returns true where no pending gradient of another tensor shares this value.
   bool unshared(ValueId value) const {
     const auto found = holders_.find(value);
     return found == holders_.end() || found->second == 0;
   }
 
-  // Out of place where another tensor's gradient still is this very value.
+  // Adds in place, or to a new value where another tensor's gradient shares both summands.
   ValueId add(const Scope& scope, ValueId a, ValueId b, const std::string& name) {
     ValueId result = unshared(b) ? b : a;
     if (!unshared(result)) {
@@ -135,7 +132,7 @@ class BackwardPass {
     return forward_[static_cast<size_t>(microbatch - first_)];
   }
 
-  // What the forward pass made of the operand.
+  // Returns the forward pass's value of the operand.
   ValueId forward_value(const Scope& scope, const BackwardOperand& operand) const {
     using From = BackwardOperand::From;
     const ForwardValues& values = forward(scope.microbatch);
@@ -146,8 +143,8 @@ class BackwardPass {
                                          : values.copies[output][0];
   }
 
-  // Of the forward pass, what the operation's backward pass reads. Behind it what that of a GELU
-  // before it reads: the two become one (fuse_backward()), with nothing between them.
+  // Returns the forward values that the operation's backward pass reads, then those for the
+  // backward pass of a GELU before it, because fuse_backward() fuses the two.
   ValueIds read_by(OpId id, int microbatch) const {
     const Op& op = graph_.op(id);
     ValueIds values;
@@ -179,14 +176,14 @@ class BackwardPass {
                            ? dy
                            : again_.now(forward_value(scope, operand)));
     }
-    if (graph_.op(scope.op).kind == OpKind::route) {  // its losses
+    if (graph_.op(scope.op).kind == OpKind::route) {  // its losses also read the sums
       values.push_back(forward(scope.microbatch).saved[static_cast<size_t>(scope.op)][0]);
     }
     return values;
   }
 
-  // Where an instruction leaves a gradient: in the parameter's sum, added to what an activation's
-  // has already, over an operand, or in a value of its own, which is then contributed.
+  // The place of a gradient that an instruction writes: the parameter's sum, an activation's sum
+  // that it adds to, an overwritten operand, or a new value that contribute() adds later.
   struct Written {
     ValueId value;
     bool accumulate = false;
@@ -230,7 +227,8 @@ class BackwardPass {
                 const ValueIds& inputs) {
     const TensorId id = input_tensor(scope);
     const bool f32 = output.type == 'f';
-    // An instruction adds to all its sums or to none, so to several only if it is their only one.
+    // An instruction adds to all its sums or to none, so to several only if no other operation uses
+    // them.
     const bool alone = std::ranges::all_of(step.gradients_of, [&](size_t i) {
       const TensorId other = graph_.op(scope.op).inputs[i];
       return step.gradients_of.size() == 1 || !input_.is_parameter(other) ||
@@ -260,7 +258,7 @@ class BackwardPass {
 
   static size_t step_input(const Scope& scope) { return static_cast<size_t>(scope.input); }
 
-  // The operand over which the output is written, at that operand's last use; -1: none.
+  // Returns the operand that the output may overwrite, at the operand's last use; -1: none.
   ValueId overwritten(const Scope& scope, const BackwardStep& step, const Operand& output,
                       const ValueIds& inputs) const {
     using From = BackwardOperand::From;
@@ -305,7 +303,7 @@ class BackwardPass {
     ++holders_[value];
   }
 
-  // Gradients of parameters are summed in f32.
+  // Sums gradients of parameters in f32.
   void contribute_to_parameter(const Scope& scope, ValueId value, const std::string& name) {
     const auto [sum, accumulate] = gradients_.target(scope.op, step_input(scope));
     if (!accumulate && builder_.value(value).dtype != DType::f32) {
@@ -322,13 +320,13 @@ class BackwardPass {
 
   const LoweringInput& input_;
   const Graph& graph_;
-  const int first_;  // microbatch of the group
+  const int first_;  // the group's first microbatch
   const std::vector<ForwardValues>& forward_;
   ForwardAgain& again_;
   ParameterGradients& gradients_;
   ProgramBuilder& builder_;
-  std::vector<std::vector<GradientSum>> sums_;  // per activation, of the microbatch
-  std::map<ValueId, int> holders_;              // how many sums are this value
+  std::vector<std::vector<GradientSum>> sums_;  // per activation, for the current microbatch
+  std::map<ValueId, int> holders_;              // number of sums that each value holds
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Values and instructions while lower() writes them; for the passes of this folder only.
+// The values and instructions that lower() writes; for the passes of this folder only.
 #pragma once
 
 #include <optional>
@@ -14,15 +14,15 @@ namespace hidup {
 
 using ValueIds = std::vector<ValueId>;
 
-// What an instruction belongs to.
+// The phase, microbatch and operation that an instruction belongs to.
 struct Scope {
   Phase phase = Phase::forward;
-  int microbatch = 0;   // of all groups: it is written in the list of its place in the group
-  bool common = false;  // it belongs to no microbatch
+  int microbatch = 0;   // counted through all groups; selects the list of its place in the group
+  bool common = false;  // the instruction belongs to no microbatch
   OpId op = -1;
   int input = -1;
   int bucket = -1;
-  std::optional<DType> sums_sent_as = {};  // Instruction::sent_as of its sums over ranks
+  std::optional<DType> sums_sent_as = {};  // Instruction::sent_as of sums over ranks
 
   Scope for_input(size_t i) const {
     Scope scope = *this;
@@ -31,12 +31,12 @@ struct Scope {
   }
 };
 
-// Every microbatch of a group has a list of its own; weave() puts them into the program.
+// Collects a list of instructions per microbatch of a group; weave() puts them into the program.
 class ProgramBuilder {
  public:
   ProgramBuilder(std::string name, const Mesh& mesh, int microbatches, RouteChooser choose);
 
-  // For values and instructions that one microbatch is expected to have: lists do not move then.
+  // Reserves room for the values and instructions expected of one microbatch, so lists do not move.
   void reserve(size_t values, size_t instructions);
 
   Value& value(ValueId id) { return program_.values.at(static_cast<size_t>(id)); }
@@ -48,35 +48,35 @@ class ProgramBuilder {
   Program take() { return std::move(program_); }
 
   ValueId add(Value value);
-  // With the attributes that its opcode has by default.
+  // Adds an instruction with the opcode's default attributes.
   Instruction& emit(const Scope& scope, Opcode opcode, const std::string& name, ValueIds inputs,
                     ValueIds outputs);
 
   void append(int microbatch, Instruction instruction);
-  // Of the microbatch's list: how many instructions it has, and those from one on.
+  // Returns the length of the microbatch's list, and its instructions from `first` on.
   size_t length(int microbatch) { return list_of(microbatch).instructions.size(); }
   std::span<Instruction> from(int microbatch, size_t first) {
     return std::span(list_of(microbatch).instructions).subspan(first);
   }
 
-  // Brings values of one layout to another: themselves, or new ones, or `into` where that is given.
-  // One instruction where all of them communicate. `overwrite`: nobody needs the old ones any more.
+  // Brings values to another layout. Returns the values themselves, new ones, or `into` if given.
+  // One instruction serves all where all communicate. `overwrite`: old values may be overwritten.
   ValueIds reshard(const Scope& scope, const ValueIds& from, const Layout& to,
                    const std::string& name, bool overwrite, const ValueIds& into = {});
   ValueId reshard(const Scope& scope, ValueId from, const Layout& to, const std::string& name,
                   bool overwrite);
-  // The value itself where it has that type, otherwise a rounded one in `into`, or in a new value.
+  // Returns the value itself if it has that dtype, otherwise a rounded one: `into`, or a new value.
   ValueId convert(const Scope& scope, ValueId value, DType dtype, const std::string& name,
                   ValueId into = -1);
 
-  // A stage of the microbatch ends behind what has been written.
+  // Ends a stage of the microbatch after the instructions written so far.
   void cut(int microbatch);
-  // Moves the lists into the program: stage by stage, in each stage one microbatch after the other,
+  // Moves the lists into the program stage by stage, in each stage one microbatch after the other,
   // so that one computes while another communicates (duplex.cpp).
   void weave();
 
  private:
-  // What one microbatch's part of a pass is.
+  // The part of a pass that belongs to one microbatch.
   struct List {
     std::vector<Instruction> instructions;
     std::vector<size_t> cuts;  // rising

@@ -3,7 +3,7 @@
 namespace hidup {
 namespace {
 
-// Axes along which the rule cuts the classes of a cross-entropy.
+// Returns true where the rule cuts the classes of a cross-entropy.
 bool cuts_classes(const Graph& graph, OpId op, const Rule& rule) {
   const auto classes = graph.tensor(graph.op(op).inputs[0]).shape.size() - 1;
   return rule.inputs[0].is_shard() && rule.inputs[0].dim == static_cast<int>(classes);

@@ -11,9 +11,9 @@ bool is_own_message(const Instruction& instruction) {
   return !collective_of(instruction.opcode).empty() && instruction.microbatch >= 0;
 }
 
-// The cuts that count. Where a microbatch communicates between the gather of a bucket of parameters
-// and the one before or behind it, a stage that begins with the gather would take away computation
-// behind which that communication hides.
+// Returns the cuts that begin a stage. A cut at the gather of a bucket of parameters does not where
+// the microbatch communicates between this gather and the one before or after it: the stage would
+// take away computation that hides this communication.
 std::vector<size_t> cuts_that_count(const std::vector<Instruction>& list,
                                     const std::vector<size_t>& cuts) {
   std::vector<size_t> count;
@@ -31,16 +31,16 @@ std::vector<size_t> cuts_that_count(const std::vector<Instruction>& list,
   return count;
 }
 
-// Where the stages of the list begin, and its end. A stage is communication and then computation
-// (HiDup, section 4): the list is cut before every collective of the microbatch that follows its
-// computation, and at `cuts` (rising). What belongs to no microbatch (parameters, their gradients)
-// cuts nothing, so that all microbatches have the same stages: neither does a second cut behind
-// such instructions alone.
+// Returns the beginnings of the list's stages, and its end. A stage is communication and then
+// computation (HiDup, section 4). So a stage begins at every collective of the microbatch that
+// follows its computation, and at `cuts` (rising). Instructions without a microbatch (of parameters
+// and gradients) begin none, nor does a second cut after only such instructions: microbatches have
+// equal stages.
 std::vector<size_t> stages_of(const std::vector<Instruction>& list,
                               const std::vector<size_t>& cuts) {
   std::vector<size_t> begins = {0};
   bool computed = false;
-  bool has_own = true;  // since the last cut
+  bool has_own = true;  // an instruction of the microbatch since the last cut
   for (size_t i = 0; i < list.size(); ++i) {
     const bool own = list[i].microbatch >= 0;
     const bool message = is_own_message(list[i]);

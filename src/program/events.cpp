@@ -9,10 +9,10 @@ namespace hidup {
 void insert_waits(Program& program) {
   struct State {
     int writer = -1;
-    std::array<int, kStreams> readers = {-1, -1};  // per stream: the last since then
+    std::array<int, kStreams> readers = {-1, -1};  // per stream: the last reader since the write
   };
   std::vector<State> states(program.values.size());
-  // Per stream: the last instruction of the other one that it has waited for.
+  // Per stream: the last instruction of the other stream that it has waited for.
   std::array<int, kStreams> covered = {-1, -1};
 
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
@@ -57,7 +57,7 @@ void mark_beside_messages(Program& program) {
       messages.push_back(i);
     }
   }
-  auto next = messages.begin();  // the first that may not be done; those behind it come later
+  auto next = messages.begin();  // the first message that may not be done yet
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
     Instruction& instruction = program.instructions[static_cast<size_t>(i)];
     if (instruction.stream != StreamKind::compute) {

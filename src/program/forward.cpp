@@ -32,7 +32,7 @@ class ForwardPass {
       for (OpId op = 0; op < input_.op_count(); ++op) {
         TimeLimit::check();
         const Scope scope{.phase = Phase::forward, .microbatch = m, .op = op};
-        if (parameters_.starts_bucket(op)) {  // all compute while the next bucket comes
+        if (parameters_.starts_bucket(op)) {  // all compute while the next bucket arrives
           builder_.cut(m);
           parameters_.start_buckets(scope);
         }
@@ -46,7 +46,7 @@ class ForwardPass {
   ForwardValues& values(const Scope& scope) {
     return microbatches_[static_cast<size_t>(scope.microbatch - first_)];
   }
-  // Values of a tensor: parameters belong to all microbatches.
+  // Returns the values of a tensor. All microbatches share those of parameters.
   ValueIds& copies(const Scope& scope, TensorId id) {
     return input_.is_parameter(id) ? parameters_.copies(id)
                                    : values(scope).copies[static_cast<size_t>(id)];
@@ -98,7 +98,7 @@ class ForwardPass {
     return saved;
   }
 
-  // An input of the step: every rank gets just its part.
+  // Adds an input of the step. Every rank gets only its part.
   ValueId step_input(const Scope& scope, TensorId id, const Layout& layout) {
     Value value = input_.value_of(id, graph_.tensor(id).name, layout, scope.microbatch);
     value.role = Value::Role::input;
@@ -112,9 +112,9 @@ class ForwardPass {
     return added;
   }
 
-  // The value of the tensor in that layout, or else the first one that has the same on every rank
-  // that has a part of that; -1 if there is none yet. Later microbatches find copies of parameters
-  // that the first one made later: the first one that covers is the one that was there.
+  // Returns the tensor's value in that layout, else the first value that contains the layout's part
+  // on every rank; -1: none. Later microbatches also find copies of parameters that the first one
+  // made later, so only the first match is the value that the first microbatch used.
   ValueId copy_in(const Scope& scope, TensorId id, const Layout& layout) {
     ValueId covering = -1;
     for (const ValueId copy : copies(scope, id)) {
@@ -128,7 +128,7 @@ class ForwardPass {
     return covering;
   }
 
-  // The value that holds the operand scope.input as the rule wants it.
+  // Returns the value of the operand scope.input in the layout that the rule wants.
   ValueId operand(const Scope& scope) {
     const auto i = static_cast<size_t>(scope.input);
     const TensorId id = graph_.op(scope.op).inputs[i];
@@ -150,7 +150,7 @@ class ForwardPass {
     const ValueId from = nearby == held.end() ? held[0] : *nearby;
     const bool parameter = input_.is_parameter(id);
     Scope of_tensor = scope;
-    if (!parameter) {  // what leads an activation elsewhere belongs to the operation that made it
+    if (!parameter) {  // the activation's producer owns its reshards
       of_tensor.op = graph_.tensor(id).producer;
       of_tensor.input = -1;
     }
@@ -165,8 +165,7 @@ class ForwardPass {
     return value;
   }
 
-  // Whether the operation may write over that input: it is an activation that nobody else reads, in
-  // the forward pass or in a backward pass.
+  // Returns true where the operation may overwrite the input: an activation with no other reader.
   bool overwrites(const Op& op, int input) const {
     if (input < 0) {
       return false;
@@ -185,7 +184,7 @@ class ForwardPass {
         builder_.value(inputs[static_cast<size_t>(over)]).layout == layout) {
       held = {inputs[static_cast<size_t>(over)]};
     } else if (op.output == graph_.loss() && scope.microbatch > 0 && is_everywhere(layout)) {
-      held = {builder_.program().loss};  // which is a sum over the microbatches
+      held = {builder_.program().loss};  // the loss sums up over the microbatches
     } else {
       held = {builder_.add(
           input_.value_of(op.output, graph_.op_name(scope.op), layout, scope.microbatch))};
@@ -194,7 +193,7 @@ class ForwardPass {
   }
 
   // Where the classes are cut, ranks exchange three numbers per target: the log-sum-exp of their
-  // classes, the largest logit of them, and the target's where they have it.
+  // classes, the largest logit of their classes, and the target's logit on the rank that has it.
   void cross_entropy(const Scope& scope, const ValueIds& inputs, const ValueIds& outputs) {
     const std::string& name = graph_.op_name(scope.op);
     builder_.value(outputs[0]).shape = {2};
@@ -227,12 +226,12 @@ class ForwardPass {
     }
   }
 
-  // Whether every rank has a part of what lies so.
+  // Returns true where every rank has a part of values with the layout.
   static bool is_everywhere(const Layout& layout) {
     return std::ranges::all_of(layout, &ShareNumber::is_equal, &Placement::share);
   }
 
-  // For people: how many tokens each expert got.
+  // Counts the tokens of each expert, for people.
   void expert_load(const Scope& scope, ValueId routing) {
     const std::string name = graph_.op_name(scope.op) + ".load";
     const ValueId load = value_per_expert(scope, name, 2, routing);
@@ -244,7 +243,7 @@ class ForwardPass {
     }
   }
 
-  // What a router's own losses are computed from; returns the sum over the microbatches.
+  // Computes the sums for a router's own losses; returns the total over the microbatches.
   ValueId router_sums(const Scope& scope, ValueId logits, ValueId routing) {
     const Op& op = graph_.op(scope.op);
     const RouterLossAttributes losses = input_.router_loss_attributes(op);
@@ -259,7 +258,7 @@ class ForwardPass {
     return first;
   }
 
-  // f32 [rows, experts]: sums over the tokens of a routing.
+  // Adds an f32 value [rows, experts] for sums over the tokens of a routing.
   ValueId value_per_expert(const Scope& scope, const std::string& name, int64_t rows,
                            ValueId routing) {
     const int64_t experts = graph_.tensor(graph_.op(scope.op).inputs[0]).shape.back();
@@ -267,8 +266,8 @@ class ForwardPass {
     return builder_.add({.name = name, .shape = {rows, experts}, .layout = layout});
   }
 
-  // The value of the operation's first microbatch, a result, to which those of the others are
-  // added. Every rank has a summand: zero where the operation left it out.
+  // Adds the value to that of the operation's first microbatch, a result, and returns the latter.
+  // Every rank has a summand, which is zero where the rank skipped the operation.
   ValueId add_to_first(const Scope& scope, const std::string& name, ValueId value,
                        std::map<OpId, ValueId>& firsts) {
     Layout everywhere = builder_.value(value).layout;
@@ -287,7 +286,7 @@ class ForwardPass {
 
   const LoweringInput& input_;
   const Graph& graph_;
-  const int first_;  // microbatch of the group
+  const int first_;  // the group's first microbatch
   Parameters& parameters_;
   ForwardSums& sums_;
   ProgramBuilder& builder_;
@@ -310,7 +309,7 @@ void reduce_results(const LoweringInput& input, ProgramBuilder& builder) {
   for (const RouterSums& sums : builder.program().router_sums) {
     results.push_back(sums.value);
   }
-  std::ranges::sort(results);  // as they lie in the arena, before the loss
+  std::ranges::sort(results);  // in arena order, before the loss
   results.push_back(builder.program().loss);
   const Layout layout = builder.value(results.back()).layout;
   if (std::ranges::all_of(results, [&](ValueId v) { return builder.value(v).layout == layout; })) {
@@ -328,8 +327,8 @@ void keep_logits(const LoweringInput& input, const ForwardValues& values, Progra
   const std::string name = input.graph.tensor(input.graph.op(loss).inputs[0]).name + ".kept";
   const ValueId read = values.operands[static_cast<size_t>(loss)][0];
   const ValueId whole = builder.reshard(scope, read, builder.replicated(), name, false);
-  // A copy: results lie in the arena in the order of their numbers, and those that
-  // reduce_results() sums together have no other between them.
+  // Results lie in the arena in the order of their numbers. The logits get a copy at the end, so
+  // that the results that reduce_results() sums stay contiguous.
   Value value = builder.value(whole);
   value.name = name;
   value.role = Value::Role::result;

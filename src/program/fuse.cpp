@@ -9,11 +9,11 @@ namespace {
 
 using Instructions = std::vector<Instruction>;
 
-// A product and what is done to it, by positions in the list.
+// A product and the instructions that its fusion absorbs; positions in the list.
 struct Chain {
   Opcode opcode;
   size_t middle;  // the bias
-  size_t last;    // the activation, or the bias again
+  size_t last;    // the activation, or the bias where there is none
 };
 
 class Fusion {
@@ -51,8 +51,8 @@ class Fusion {
     return Chain{Opcode::matmul_bias, bias, bias};
   }
 
-  // In place, so nobody else reads the product; and as long as its rows (positions are added by
-  // the same operation).
+  // The bias is added in place, so nobody else reads the product, and it is as long as the rows:
+  // the same opcode also adds positions.
   bool adds_to_columns(const Instruction& bias, const Instruction& product) const {
     if (bias.opcode != Opcode::bias || !takes(bias, 0, product) ||
         bias.outputs[0] != product.outputs[0]) {

@@ -1,4 +1,4 @@
-// Instructions that become one, with one pass over memory: for lower(), before insert_waits().
+// Fuses instructions into one that passes over memory once: for lower(), before insert_waits().
 #pragma once
 
 #include <utility>
@@ -8,33 +8,33 @@
 
 namespace hidup {
 
-// Makes one instruction (matmul_bias...) of a product of the forward pass, the bias of its columns
-// and the ReLU or GELU behind that, where nothing else reads the product and nothing comes between
-// them but copies and gathers of parameters. Not those of experts, whose empty slots get no bias.
-// `first`: the instruction from which on.
+// Fuses a product of the forward pass with the bias of its columns and the ReLU or GELU after it
+// (matmul_bias...), from instruction `first` on. Nothing else may read the product; only copies and
+// gathers of parameters may come between. Products of experts stay: empty slots get no bias.
 void fuse_epilogues(Program& program, size_t first = 0);
 
-// Makes one instruction of two of the backward pass, where nothing else touches what they share in
-// between: of a product's input gradient and GELU's backward pass behind it
-// (matmul_backward_input_gelu), of a weight's gradient and its bias's before it
-// (matmul_backward_weight_bias), neither of experts, and of a norm's backward pass and the sum with
-// what its input's gradient has from elsewhere (layer_norm_backward_add and RMS norm's).
+// Fuses pairs of the backward pass, except for products of experts, where nothing else touches the
+// shared value in between:
+// - a product's input gradient and the GELU backward pass after it (matmul_backward_input_gelu);
+// - a bias gradient and the weight gradient after it (matmul_backward_weight_bias);
+// - a norm's backward pass and the sum with the other part of its input's gradient
+//   (layer_norm_backward_add, rms_norm_backward_add).
 void fuse_backward(Program& program);
 
-// Makes one instruction (residual_norm) of a norm of the forward pass, the sum before it and
-// the dropout of what is added, where nothing comes between them but copies and gathers of
-// parameters.
+// Fuses a norm of the forward pass with the sum before it and the dropout of a summand
+// (residual_norm). Only copies and gathers of parameters may come between.
 void fuse_residual_norms(Program& program, size_t first = 0);
 
-// The instruction behind i, but for those of parameters, which belong to no microbatch: they may
-// come in between, and go before what is fused. The list's size if there is none.
+// Returns the next instruction after i that belongs to a microbatch, or the list's size. Those of
+// parameters belong to none: they may come in between, and move before the fused instruction.
 size_t behind_parameters(const std::vector<Instruction>& list, size_t i);
 
-// From `first` on: what chain_at(i) finds of instruction i, one in the middle (which may be the
-// first or the last) and the last one becomes fuse(i, chain). What lies between goes before it.
+// Replaces chains of instructions, from `first` on, by fuse(i, chain). chain_at(i) finds the chain
+// that begins with i: its middle (which may be the first or the last) and its last instruction. The
+// instructions between them move before the fused one.
 template <typename ChainAt, typename Fuse>
 void fuse_chains(std::vector<Instruction>& list, size_t first, ChainAt chain_at, Fuse fuse) {
-  size_t end = first;  // of those that stay: what is not moved costs nothing
+  size_t end = first;  // end of the instructions that stay; those that do not move cost nothing
   const auto keep = [&](size_t i) {
     if (end != i) {
       list[end] = std::move(list[i]);
@@ -59,10 +59,10 @@ void fuse_chains(std::vector<Instruction>& list, size_t first, ChainAt chain_at,
   list.resize(end);
 }
 
-// Whether the same ranks have parts of both: otherwise some would skip one instruction only.
+// Returns true where the same ranks have parts of both; otherwise a rank would skip only one.
 bool on_same_ranks(const Program& program, ValueId a, ValueId b);
 
-// Whether that input of `next` is what `first` wrote, in the same pass of the same microbatch.
+// Returns true where the input of `next` is the output of `first`, in the same pass and microbatch.
 inline bool takes(const Instruction& next, size_t input, const Instruction& first) {
   return input < next.inputs.size() && next.inputs[input] == first.outputs[0] &&
          next.phase == first.phase && next.microbatch == first.microbatch &&

@@ -20,13 +20,13 @@ bool touches(const Instruction& instruction, ValueId value) {
   return has(instruction.inputs, value) || writes(instruction, value);
 }
 
-// The one that adds to its first output.
+// Returns the opcode that fuses this one with a sum of its first output.
 std::optional<Opcode> adding(Opcode opcode) {
   const std::optional<Opcode> fused = fusing(opcode);
   return fused && spec_of(*fused).signature.inputs.find("added") >= 0 ? fused : std::nullopt;
 }
 
-// Looks back from what comes later: what it takes was made, or is read, shortly before.
+// Looks back from the later instruction, because the earlier one of a pair is a short way before.
 class BackwardFusion {
  public:
   explicit BackwardFusion(Program& program)
@@ -65,7 +65,7 @@ class BackwardFusion {
     return std::nullopt;
   }
 
-  // Whether the condition holds for none of those in between.
+  // Returns true where the condition holds for no instruction in between.
   template <typename Condition>
   bool none_between(size_t first, size_t last, Condition condition) const {
     return last_before(last, [&](const Instruction& i) {
@@ -73,7 +73,7 @@ class BackwardFusion {
            }) == first;
   }
 
-  // In place of the product, so nobody else reads that. It moves up to it.
+  // GELU's backward pass overwrites the product, so nobody else reads it. It moves up there.
   void fuse_gelu(size_t gelu) {
     const ValueId x = list_[gelu].inputs[0];
     const ValueId dy = list_[gelu].inputs[1];
@@ -89,7 +89,7 @@ class BackwardFusion {
     fused_[gelu] = true;
   }
 
-  // It moves down to the product.
+  // The bias gradient moves down to the product.
   void fuse_bias(size_t product) {
     Instruction& fused = list_[product];
     const ValueId dy = fused.inputs[1];
@@ -110,8 +110,7 @@ class BackwardFusion {
     fused_[*bias] = true;
   }
 
-  // The sum is in place of what the norm leaves, so nobody else reads that. It moves up to the
-  // norm.
+  // The sum overwrites the norm's output, so nobody else reads that. It moves up to the norm.
   void fuse_sum(size_t sum) {
     const ValueId total = list_[sum].outputs[0];
     const std::vector<ValueId>& parts = list_[sum].inputs;
@@ -130,7 +129,7 @@ class BackwardFusion {
     fused_[sum] = true;
   }
 
-  // Whether the bias is as long as the product's rows; positions are added by the same operation.
+  // Returns true where the bias is as long as the product's rows; the same opcode adds positions.
   bool has_its_columns(const Instruction& bias, const Instruction& product) const {
     const auto dims = [&](ValueId value) { return program_.value(value).shape.size(); };
     const auto summed = static_cast<size_t>(product.as<MatmulAttributes>().contract);
@@ -139,7 +138,7 @@ class BackwardFusion {
 
   Program& program_;
   std::vector<Instruction>& list_;
-  std::vector<bool> fused_;  // with another one, which is in the list still
+  std::vector<bool> fused_;  // absorbed into another instruction of the list
 };
 
 }  // namespace

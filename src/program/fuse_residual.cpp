@@ -12,14 +12,14 @@ bool is_norm(const Instruction& instruction) {
   return std::holds_alternative<LayerNormAttributes>(instruction.attributes);
 }
 
-// Behind dropout, or the add itself; positions in the list.
+// The instructions after the first, which is the dropout or the add; positions in the list.
 struct NormChain {
   size_t middle;  // the add
   size_t last;    // the norm
 };
 
-// [dropout,] add and a norm, if they are there from i on. Dropout of a branch is in place of which
-// the sum comes, so nobody else reads what it leaves.
+// Finds [dropout,] add and a norm from i on. The sum overwrites the output of the branch's dropout,
+// so nobody else reads that.
 std::optional<NormChain> norm_chain_at(const Program& program, size_t i) {
   const Instructions& list = program.instructions;
   const bool drops = list[i].opcode == Opcode::dropout;

@@ -1,8 +1,8 @@
-// Parameters that a pass gathers; for the sources of this folder only.
+// The gathered parameters of a pass; for the sources of this folder only.
 //
-// Of parameters kept for a pass only the next operation's come ahead: their gather comes
-// `after_uses_of` those before. The waits make that true, so that the memory plan, the verifier,
-// the simulation and the executor all see it.
+// Parameters that are gathered for each pass are gathered one operation ahead: a gather comes
+// `after_uses_of` the parameters before. Waits enforce that, so the memory plan, the verifier, the
+// simulation and the executor all see it.
 #pragma once
 
 #include <map>
@@ -17,19 +17,19 @@ namespace hidup {
 struct LoweringInput;
 
 // Parameters that are gathered together, bucket by bucket, in the order in which a pass uses them.
-// The communication stream runs ahead, so that the next bucket comes while one is used. Of
-// parameters that are kept for the step it runs ahead as far as it can; of those kept for a pass by
-// one step only: while those of an operation are used that begin with it, the next operation's
-// come, behind the uses of those before.
+// The communication stream runs ahead, so that the next bucket arrives while one is used. With
+// residency Kept::step it runs ahead without limit. With Kept::pass it is one step ahead: while the
+// buckets that begin with one operation are used, the next operation's arrive, after the last uses
+// of those before.
 class GatheredParameters {
  public:
   GatheredParameters(const LoweringInput& input, ProgramBuilder& builder)
       : input_(input), builder_(builder) {}
 
-  // Notes that the pass needs the parameter in that layout for the operation, behind all that was
-  // noted before. Returns the bucket that begins with it; -1: none does.
+  // Notes, after all earlier notes, that the operation needs the parameter in that layout. Returns
+  // the bucket that begins with the parameter; -1: none.
   int plan(OpId op, TensorId id, const Layout& wanted);
-  // -1: it is not gathered.
+  // Returns the parameter's bucket; -1: it is not gathered.
   int bucket_of(TensorId id, const Layout& wanted) const;
   bool is_kept_for_a_pass(int bucket) const;
 
@@ -37,37 +37,37 @@ class GatheredParameters {
     TensorId parameter;
     ValueId value;
   };
-  // Gathers the bucket unless it is there; of parameters kept for a pass those of the next step,
-  // too. Returns what is new. `stored`: per tensor, the parameter as it is stored.
+  // Gathers the bucket unless it is there; with Kept::pass, also the buckets of the next step.
+  // Returns the new copies. `stored`: per tensor, the parameter as it is stored.
   std::vector<Copy> gather(const Scope& scope, int bucket, const std::vector<ValueIds>& stored);
-  // The parameter as it has been gathered.
+  // Returns the gathered parameter.
   ValueId value(TensorId id, const Layout& wanted) const;
-  // Of parameters kept for a pass nothing is there any more.
+  // Forgets the gathered parameters with Kept::pass.
   void end_pass();
 
  private:
   struct Bucket {
     Layout storage;
     Layout wanted;
-    int step = -1;  // of parameters kept for a pass
+    int step = -1;  // for Kept::pass; otherwise -1
     std::vector<TensorId> parameters = {};
-    int64_t bytes = 0;       // global, as they are stored
-    ValueIds gathered = {};  // per parameter; empty: not there
+    int64_t bytes = 0;       // global bytes in storage
+    ValueIds gathered = {};  // per parameter; empty: not gathered
   };
 
-  // Buckets of parameters kept for a pass that begin with one operation.
+  // The buckets with Kept::pass that begin with one operation.
   struct Step {
     OpId op;
     std::vector<int> buckets;
   };
 
   void add_to_step(OpId op, int bucket);
-  // Those of the step that are not there, behind the uses of the one before the last.
+  // Gathers the step's missing buckets, after the uses of the step before the last.
   void write(const Scope& scope, int step, const std::vector<ValueIds>& stored,
              std::vector<Copy>& copies);
   void write(const Scope& scope, int bucket, const std::vector<ValueIds>& stored,
              const ValueIds& used, std::vector<Copy>& copies);
-  // What has been gathered in the step.
+  // Returns the gathered values of the step.
   ValueIds values_of(const Step& step) const;
   Bucket& at(int bucket) { return buckets_.at(static_cast<size_t>(bucket)); }
   const Bucket& at(int bucket) const { return buckets_.at(static_cast<size_t>(bucket)); }

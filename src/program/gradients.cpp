@@ -187,8 +187,8 @@ void ParameterGradients::order_sums(size_t first) const {
   std::vector<Instruction>& list = builder_.program().instructions;
   const std::vector<bool> passing = passing_sums();
   std::vector<bool> begun(passing.size());
-  std::map<int, ValueIds> sent;  // by bucket
-  std::vector<int> order;        // of the buckets
+  std::map<int, ValueIds> sent;  // per bucket: the sums that it sends
+  std::vector<int> order;        // of buckets
   for (size_t i = 0; i < list.size(); ++i) {
     Instruction& instruction = list[i];
     const bool sends = instruction.phase == Phase::backward && instruction.bucket >= 0;

@@ -7,7 +7,7 @@ InferenceModel without_training(const Graph& graph, const Strategy& strategy) {
   InferenceModel model{Graph(graph.name()), strategy, {}};
   model.strategy.ops.clear();
   model.strategy.stages.clear();
-  std::vector<TensorId> now;  // per tensor of the graph: where its content is
+  std::vector<TensorId> now;  // per tensor of the graph: the tensor that now has its content
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.role == Tensor::Role::parameter) {
       now.push_back(model.graph.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay,

@@ -13,7 +13,7 @@ namespace hidup {
 
 namespace {
 
-// Obeys the strategy.
+// Returns a chooser that follows the strategy.
 RouteChooser routes_of(const Strategy& strategy) {
   return [&routes = strategy.routes,
           mesh = with_equal_shares(strategy.mesh)](const RouteDemand& demand) {
@@ -21,7 +21,7 @@ RouteChooser routes_of(const Strategy& strategy) {
   };
 }
 
-// The passes over what the builder has written.
+// Runs the passes over the complete list of instructions.
 Program finish(ProgramBuilder& builder, const Strategy& strategy, const LoweringOptions& options) {
   Program program = builder.take();
   choose_algorithms(program, strategy.algorithms);
@@ -37,7 +37,7 @@ Program finish(ProgramBuilder& builder, const Strategy& strategy, const Lowering
   return program;
 }
 
-// A forward pass, which ends the program; returns what it leaves, and where it begins.
+// A forward pass that ends the program: its first instruction and the values that it leaves.
 struct WrittenPass {
   size_t first;
   std::vector<ForwardValues> values;
@@ -58,7 +58,7 @@ WrittenPass write_pass(const LoweringInput& input, int group, Parameters& parame
 void write_step(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
                 ProgramBuilder& builder) {
   const LoweringInput input(graph, strategy, options, true);
-  builder.reserve(4 * graph.tensors().size(), 4 * graph.ops().size());  // about what is needed
+  builder.reserve(4 * graph.tensors().size(), 4 * graph.ops().size());  // enough for most models
   Parameters parameters(input, builder);
   ForwardSums sums;
   std::optional<ParameterGradients> gradients;

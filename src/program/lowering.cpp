@@ -7,7 +7,7 @@
 namespace hidup {
 namespace {
 
-// On an axis of one rank all placements are the same; replicate does not communicate.
+// Replicates on axes of one rank, where placements are equal and replicate never communicates.
 Strategy without_lone_ranks(const Graph& graph, Strategy strategy) {
   for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
     if (strategy.mesh[axis].size > 1) {

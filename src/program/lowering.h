@@ -1,4 +1,4 @@
-// What the passes of lower() share; for the sources of this folder only.
+// Shared parts of the passes of lower(); for the sources of this folder only.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace hidup {
 
-// What the passes read: the graph, the strategy, and who uses what.
+// The input of the passes: the graph, the strategy, and the consumers of every tensor.
 struct LoweringInput {
   LoweringInput(const Graph& model, const Strategy& chosen, const LoweringOptions& how,
                 bool training);
@@ -20,9 +20,9 @@ struct LoweringInput {
   const Graph& graph;
   const Strategy strategy;
   const LoweringOptions& options;
-  const bool trains;                        // a backward pass and an update follow the forward pass
-  std::vector<int> consumers;               // per tensor
-  std::vector<std::vector<Layout>> wanted;  // per tensor: the layouts its consumers want
+  const bool trains;                        // backward pass and update follow the forward pass
+  std::vector<int> consumers;               // number, per tensor
+  std::vector<std::vector<Layout>> wanted;  // per tensor: the layouts that its consumers want
   std::vector<const ParameterStrategy*> storage;  // per tensor; null: no parameter
 
   OpId op_count() const { return static_cast<OpId>(graph.ops().size()); }
@@ -31,56 +31,56 @@ struct LoweringInput {
   const OpStrategy& rules(OpId op) const { return strategy.ops[static_cast<size_t>(op)]; }
   int consumers_of(TensorId id) const { return consumers[static_cast<size_t>(id)]; }
   const ParameterStrategy& stored(TensorId id) const { return *storage[static_cast<size_t>(id)]; }
-  int microbatches() const { return strategy.microbatches * strategy.accumulate; }  // of all groups
+  int microbatches() const { return strategy.microbatches * strategy.accumulate; }  // in all groups
   bool is_last(int microbatch) const { return microbatch + 1 == microbatches(); }
-  // Whether the backward pass computes again what the operation wrote.
+  // Returns true where the backward pass recomputes the operation's output.
   bool recomputes(OpId op) const {
     return trains && rules(op).recompute && can_recompute(graph, op);
   }
-  // Whether the backward pass of the operation that made the activation reads it.
+  // Returns true where the backward pass of the activation's producer reads the activation.
   bool needed_by_producer(TensorId activation) const;
-  // Whether the backward pass of the operation reads its input i.
+  // Returns true where the backward pass of the operation reads its input i.
   bool needs_input(const Op& op, size_t i) const;
-  // A tensor, or of an input or activation the microbatch's part.
+  // Returns a value for the tensor, or for the microbatch's part of an input or activation.
   Value value_of(TensorId id, std::string name, const Layout& layout, int microbatch) const;
-  // The part of the batch that is the microbatch's: of a shape with the batch as `dim`.
+  // Cuts the microbatch's part out of a value whose dimension `dim` is the batch.
   void split(Value& value, int dim, int microbatch) const;
-  // The loss is the mean over all targets of the step, on all ranks.
+  // Returns attributes that make the loss the mean over all targets of the step, on all ranks.
   LossAttributes loss_attributes(const Op& op) const;
-  // Of a route operation with losses of its own.
+  // Returns the attributes of a route operation that has losses of its own.
   RouterLossAttributes router_loss_attributes(const Op& op) const;
-  // Names the mask's random numbers; the same in both passes.
+  // Returns the name of the stream of random numbers of a dropout mask, the same in both passes.
   std::string random_purpose(OpId op) const;
 };
 
-// A model as it is outside training, and the strategy for what is left of it.
+// A model without its training-only operations, and the strategy for the remaining ones.
 struct InferenceModel {
   Graph graph;
   Strategy strategy;
-  std::vector<OpId> original_ops;  // per operation: which one it was
+  std::vector<OpId> original_ops;  // per operation: its id in the original model
 };
 InferenceModel without_training(const Graph& graph, const Strategy& strategy);
 
-// Values that last from step to step, and the copies that a step makes of parameters.
+// The values that persist from step to step, and the copies of parameters that a step makes.
 class Parameters {
  public:
   Parameters(const LoweringInput& input, ProgramBuilder& builder);
 
-  // A parameter as it is stored, then as it has been gathered.
+  // Returns the copies of a parameter: the stored one, then the gathered ones.
   ValueIds& copies(TensorId id) { return copies_[static_cast<size_t>(id)]; }
   const ValueIds& copies(TensorId id) const { return copies_[static_cast<size_t>(id)]; }
   const std::vector<ValueIds>& all() const { return copies_; }  // per tensor
   ValueId stored(TensorId id) const { return copies_[static_cast<size_t>(id)][0]; }
   const std::pair<ValueId, ValueId>& moments(TensorId id) const { return moments_.at(id); }
-  // A parameter of 16 bits in f32; -1: the parameter is f32 itself.
+  // Returns the f32 copy of a 16-bit parameter; -1: the parameter itself is f32.
   ValueId master(TensorId id) const;
-  // Whether the operation is the first to need some bucket of gathered parameters.
+  // Returns true where the operation is the first to need a bucket of gathered parameters.
   bool starts_bucket(OpId op) const { return !starts_.at(static_cast<size_t>(op)).empty(); }
-  // Gathers those of the buckets that are kept for a pass, and those that come behind them.
+  // Gathers the operation's buckets with residency Kept::pass, and the next ones.
   void start_buckets(const Scope& scope);
-  // Of parameters kept for a pass nothing is there any more.
+  // Forgets the copies of parameters with residency Kept::pass.
   void end_pass();
-  // Gathers the bucket with that parameter in that layout; false where there is none.
+  // Gathers the bucket with that parameter in that layout; returns false without such a bucket.
   bool gather(const Scope& scope, TensorId id, const Layout& wanted);
 
  private:
@@ -93,57 +93,55 @@ class Parameters {
   std::map<TensorId, std::pair<ValueId, ValueId>> moments_;  // m and v
   std::map<TensorId, ValueId> masters_;
   GatheredParameters gathered_;
-  std::vector<std::vector<int>> starts_;  // per operation: buckets that begin with it
+  std::vector<std::vector<int>> starts_;  // per operation: the buckets that begin with it
 };
 
-// What the forward pass of a microbatch leaves to its backward pass.
+// The values that a microbatch's forward pass leaves to its backward pass.
 struct ForwardValues {
-  std::vector<ValueIds> copies;    // per tensor: its values, one per layout; the first is what its
-                                   // operation wrote
-  std::vector<ValueIds> operands;  // per operation: the inputs as it read them
-  std::vector<ValueIds> saved;     // per operation: kept for its backward pass; of a routing, the
-                                   // sums that its losses are computed from
+  std::vector<ValueIds> copies;    // per tensor: one per layout, first the one its operation wrote
+  std::vector<ValueIds> operands;  // per operation: the inputs in the layouts it read
+  std::vector<ValueIds> saved;     // per operation: the values saved for its backward pass; for a
+                                   // routing, the sums for its losses
 };
-// Results that are sums over all microbatches: per operation, the first one's.
+// Results that are sums over all microbatches, per operation: the values of the first microbatch.
 struct ForwardSums {
   std::map<OpId, ValueId> loads, routers, losses;
 };
-// Of the microbatches of a group; returns them per microbatch.
+// Writes the forward passes of the group's microbatches; returns the values per microbatch.
 std::vector<ForwardValues> write_forward(const LoweringInput& input, int group,
                                          Parameters& parameters, ForwardSums& sums,
                                          ProgramBuilder& builder);
-// Sums what the host reads over all ranks. Of that, the backward pass needs the routers' sums only.
+// Sums the results for the host over all ranks. The backward pass needs only the routers' sums.
 void reduce_results(const LoweringInput& input, ProgramBuilder& builder);
-// Makes Program::logits of what the loss reads.
+// Sets Program::logits to the loss's input.
 void keep_logits(const LoweringInput& input, const ForwardValues& values, ProgramBuilder& builder);
 
-// Summands of one gradient that have one layout, added up.
+// The sum of a gradient's summands that have one layout.
 struct GradientSum {
   Layout layout;
   ValueId value = -1;
-  bool written = false;  // a parameter's: something has been added
+  bool written = false;  // for parameters: the sum has at least one summand
 };
 
-// The gradients of parameters: summed over operations and microbatches, and sent in buckets.
+// The gradients of parameters, summed over operations and microbatches and sent in buckets.
 class ParameterGradients {
  public:
   using Bucket = std::vector<TensorId>;
-  // Parameters whose gradients take the same way, from the same layouts to the same ones: they
-  // share buckets.
+  // Parameters that share buckets, because their gradients pass through the same layouts.
   struct Group {
     std::vector<Layout> sums;
     Layout total;
     Layout storage;
     Bucket members;              // in the order in which the backward pass completes them
-    Bucket complete;             // and not yet sent
-    int64_t complete_bytes = 0;  // of their gradients, global
+    Bucket complete;             // complete and not yet sent
+    int64_t complete_bytes = 0;  // global bytes of their gradients
     std::vector<Bucket> buckets;
 
     bool takes_the_way_of(const Group& other) const {
       return sums == other.sums && total == other.total && storage == other.storage;
     }
   };
-  // Where an operation leaves what it adds to a gradient.
+  // The place for an operation's contribution to a gradient.
   struct Target {
     ValueId value;
     bool accumulate;
@@ -156,28 +154,28 @@ class ParameterGradients {
   int bucket_count() const { return buckets_; }
   ValueId total(TensorId id) const { return gradients_.at(id).total; }
   std::string name(TensorId id) const { return input_.graph.tensor(id).name + ".gradient"; }
-  // Where the operation writes or adds its contribution to an input's gradient.
+  // Returns the place where the operation writes or adds its contribution to an input's gradient.
   Target target(OpId op, size_t input);
   bool has_summand(OpId op, size_t input) { return sum(op, input).written; }
-  // Parameters for whose gradients the operation, in the last microbatch, adds the last summand.
+  // Returns the parameters whose gradients are complete after the operation in the last microbatch.
   Bucket completed_by(OpId op) const;
   // Sends the gradients that the operation completes as soon as they fill a bucket.
   void complete(const Scope& scope, OpId op);
-  // Sends those that are complete, of groups that have `least` bytes or more of them.
+  // Sends the complete gradients of every group that has at least `least` bytes of them.
   void close(const Scope& scope, int64_t least);
-  // Bytes, global, that the operation completes and that are sent.
+  // Returns the global bytes of the gradients that the operation completes and that are sent.
   int64_t bytes_to_send(OpId op) const;
-  // Of parameters kept for a pass: what begins sums, from that instruction of the program on, comes
-  // after the bucket before the last one has been sent, so that its memory is free.
+  // Delays, from instruction `first` of the program on, the first summands of gradients with
+  // residency Kept::pass until the bucket before the last one has been sent and its memory is free.
   void order_sums(size_t first) const;
 
  private:
-  // The rules that use the parameter leave sums in one layout or several; the total is in the
-  // layout of the optimizer's state.
+  // The operations that use the parameter leave sums in one or more layouts. The total has the
+  // layout of the optimizer state.
   struct Gradient {
     ValueId total = -1;
     std::vector<GradientSum> sums;
-    OpId completed_by = -1;  // the last operation of the backward pass that adds to it
+    OpId completed_by = -1;  // the last operation of the backward pass that adds to the gradient
     size_t group = 0;
   };
 
@@ -187,7 +185,7 @@ class ParameterGradients {
   void add_values(const Parameters& parameters, const Group& group);
   void close_bucket(const Scope& scope, Group& group);
   int64_t bytes(TensorId id) const;
-  // Per value: whether it is a sum that goes when it has been sent.
+  // Returns, per value, true for a sum that is freed once it has been sent.
   std::vector<bool> passing_sums() const;
 
   const LoweringInput& input_;
@@ -198,7 +196,7 @@ class ParameterGradients {
 };
 
 class ForwardAgain;
-// Of the same group.
+// Writes the backward passes of the same group's microbatches.
 void write_backward(const LoweringInput& input, int group,
                     const std::vector<ForwardValues>& forward, ForwardAgain& again,
                     ParameterGradients& gradients, ProgramBuilder& builder);

@@ -24,7 +24,7 @@ bool is_stored(const Value& value) {
   return value.role == Value::Role::parameter || value.role == Value::Role::optimizer_state;
 }
 
-// When the values live, in moments: the instructions of a stream, from 0.
+// Lifetimes of values, in moments. A moment of a stream is one of its instructions, from 0.
 class Lifetimes {
  public:
   explicit Lifetimes(const Program& program) : program_(program), accesses_(program) {
@@ -46,16 +46,16 @@ class Lifetimes {
   size_t stream_of(int instruction) const {
     return static_cast<size_t>(program_.instructions[static_cast<size_t>(instruction)].stream);
   }
-  // The stream's first moment that is not before the instruction in the list.
+  // Returns the stream's first moment that is not before the instruction in the list.
   size_t moment_of(size_t instruction, size_t stream) const {
     return moments_[instruction][stream];
   }
   size_t instructions() const { return program_.instructions.size(); }
-  // The list's first instruction of the stream that is not before that moment.
+  // Returns the stream's instruction at that moment; the list's size after the last one.
   size_t instruction_at(size_t moment, size_t stream) const {
     return moment < moments(stream) ? static_cast<size_t>(order_[stream][moment]) : instructions();
   }
-  // The stream's first moment that comes after all uses of the value, whatever the timing.
+  // Returns the stream's first moment after all uses of the value, whatever the timing.
   size_t end(size_t value, size_t stream) const {
     size_t end = 0;
     for (const int use : accesses_.last_uses(value)) {
@@ -85,8 +85,8 @@ class Lifetimes {
   const Program& program_;
   Accesses accesses_;
   std::array<std::vector<int>, kStreams> order_;  // per stream: its instructions
-  // Per instruction and stream, the first moment: not before it in the list; after its end,
-  // whatever the timing.
+  // Per instruction and stream, the first moment that is not before it in the list, and the first
+  // that is after its end whatever the timing.
   std::vector<std::array<size_t, kStreams>> moments_, done_;
 };
 
@@ -143,9 +143,9 @@ class Planner {
     return plan_.bytes - start;
   }
 
-  // Greedy by size: the largest first, each at the lowest offset where it meets no
-  // value that lives at the same time. Of equal ones the first used first: what lives at one moment
-  // then lies together, and few ranges of bytes are passed on the way to a free one.
+  // Places greedily by size: the largest first, each at the lowest offset where it meets no value
+  // that lives at the same time. Of equal sizes, the first used goes first. Values of one moment
+  // then lie together, and the search for a gap passes few ranges.
   void place_activations() {
     std::vector<std::tuple<int64_t, int, size_t>> order;  // minus the size, first use, value
     for (size_t v = 0; v < program_.values.size(); ++v) {
@@ -161,9 +161,8 @@ class Planner {
     plan_.activation_bytes = plan_.bytes - start;
   }
 
-  // Of two values one may lie where the other does if its first use comes after all uses of that.
-  // So in the way are values that live when this one is first used, and those that are first used
-  // while this one lives.
+  // Two values may overlap if the first use of one comes after all uses of the other. So a value
+  // avoids those that live at its first use, and those whose first use falls into its life.
   void place(size_t v, int64_t start) {
     const int first = lifetimes_.first_use(v);
     const auto from = static_cast<size_t>(first);
@@ -175,13 +174,13 @@ class Planner {
       size_t begin = 0, end = 0;
     };
     std::array<Span, kStreams> spans;
-    size_t end_of_all = lifetimes_.instructions();  // until then the value lives on all streams
+    size_t end_of_all = lifetimes_.instructions();  // the value lives on all streams until then
     for (size_t stream = 0; stream < kStreams; ++stream) {
       spans[stream] = {lifetimes_.moment_of(from, stream), lifetimes_.end(v, stream)};
       end_of_all = std::min(end_of_all, lifetimes_.instruction_at(spans[stream].end, stream));
     }
     born_.append_during(from, end_of_all, in_the_way_);
-    for (size_t stream = 0; stream < kStreams; ++stream) {  // on one it may live longer
+    for (size_t stream = 0; stream < kStreams; ++stream) {  // it may live longer on one
       const size_t rest = lifetimes_.moment_of(std::max(from, end_of_all), stream);
       born_on_[stream].append_during(rest, spans[stream].end, in_the_way_);
     }
@@ -199,11 +198,12 @@ class Planner {
   const Program& program_;
   Lifetimes lifetimes_;
   MemoryPlan plan_;
-  bool stored_ = false;  // parameters and the optimizer's state have their places
-  // The bytes of values that are first used at an instruction. Streams share it: values of one size
-  // that several streams first use lie in turn, and two structures would pass each other's gaps.
+  bool stored_ = false;  // parameters and optimizer state have their places
+  // Bytes of values by the instruction of their first use, for all streams together. Values of one
+  // size alternate between streams: with a structure per stream, a search would stop at gaps of one
+  // that the other fills.
   OccupiedBytes born_;
-  // Per stream: the bytes of values that live at a moment; of those first used at a moment.
+  // Per stream: bytes of values by the moments of their life, and by the moment of their first use.
   std::vector<OccupiedBytes> living_, born_on_;
   std::vector<InTheWay> in_the_way_;
 };

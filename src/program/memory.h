@@ -1,4 +1,4 @@
-// Where every value lies in a rank's arena.
+// The place of every value in a rank's arena.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,19 @@
 
 namespace hidup {
 
-// Every value starts at a multiple of this, so that kernels may use aligned vectors.
+// Offsets are multiples of kValueAlignment, so that kernels may use aligned vectors.
 
 struct MemoryPlan {
   std::vector<int64_t> offsets;  // bytes, per value
-  std::vector<int64_t> sizes;    // bytes, per value: this rank's part
-  int64_t bytes = 0;             // of the whole arena
+  std::vector<int64_t> sizes;    // bytes of this rank's part, per value
+  int64_t bytes = 0;             // size of the whole arena
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;
   int64_t activation_bytes = 0;  // the space that activations share
 };
 
-// Where a program keeps its parameters and the optimizer's state on this rank, for others that use
-// them too.
+// The places of a program's parameters and optimizer state on a rank, for programs that share them.
 struct StoredValues {
   struct Place {
     int64_t offset = 0;  // bytes
@@ -31,29 +30,29 @@ struct StoredValues {
     Layout layout;
   };
   std::map<std::string, Place, std::less<>> places;  // by name
-  int64_t bytes = 0;  // of all that the program keeps from step to step: others stay behind it
+  int64_t bytes = 0;  // size of everything the program keeps from step to step; other programs use
+                      // the memory after it
 };
 StoredValues stored_values(const Program& program, const MemoryPlan& plan);
 
-// Persistent values lie one behind the other: parameters, gradients (in the order
-// of Program::values, so that a bucket is one piece), optimizer state, inputs, results.
-// Activations share the space behind them: two may overlap if every use of one
-// happens before the first use of the other.
+// Plans the rank's memory. Persistent values come first, one after the other: parameters, gradients
+// (in the order of Program::values, so that a bucket is contiguous), optimizer state, inputs,
+// results. Activations share the memory after those: two may overlap if all uses of one precede the
+// first use of the other.
 MemoryPlan plan_memory(const Program& program, int64_t rank);
 
-// The same for a program whose parameters and optimizer's state are those of another one: they lie
-// where that keeps them, all else behind. Throws Error(internal) where one is missing there, or has
-// another type or layout.
+// Plans memory for a program that shares the parameters and optimizer state of another: these stay
+// in their places, and everything else comes after. Throws Error(internal) where the other program
+// lacks one, or has it with another type or layout.
 MemoryPlan plan_memory(const Program& program, int64_t rank, const StoredValues& stored);
 
-// Of the first rank, which has the largest parts; where parts are unequal, of the rank that needs
-// most.
+// Returns the plan of the rank that needs most: the first one, unless parts are unequal.
 MemoryPlan largest_plan(const Program& program);
 
-// "15.84 MiB per rank: parameters 1.76 MiB, ..."
+// Returns "15.84 MiB per rank: parameters 1.76 MiB, ...".
 std::string describe(const MemoryPlan& plan);
 
-// The largest values of a rank, for messages about memory: "head.weight 2.1 MiB (parameter), ...".
+// Lists a rank's largest values for error messages: "head.weight 2.1 MiB (parameter), ...".
 std::string largest_values(const Program& program, const MemoryPlan& plan, size_t count);
 
 }  // namespace hidup

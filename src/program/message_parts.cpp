@@ -7,7 +7,7 @@ namespace hidup {
 
 namespace {
 
-// Of the values, whatever the messages send them as.
+// Counts bytes in the dtype of the values, whatever the dtype of the messages.
 double bytes_of_values(const Program& program, const Instruction& instruction, int64_t rank) {
   const auto bytes_of = [&](const std::vector<ValueId>& values) {
     double bytes = 0.0;
@@ -36,8 +36,8 @@ double bytes_of_values(const Program& program, const Instruction& instruction, i
   return std::max(in, out);
 }
 
-// The parts of one exchange among the ranks of these axes, outermost first; a part has the bytes
-// between ranks that differ along its axis and along none outside of it.
+// Returns the parts of one exchange among the ranks of these axes, outermost first. A part has the
+// bytes between ranks that differ along its axis and along none outside it.
 std::vector<MessagePart> flat_parts(const Mesh& mesh, std::span<const int> axes, double bytes) {
   std::vector<MessagePart> parts;
   for (size_t a = 0; a < axes.size(); ++a) {
@@ -64,7 +64,7 @@ std::vector<MessagePart> exchange_parts(const Mesh& mesh, const Instruction& ins
   return parts;
 }
 
-// Returns what a rank of a ring of so many sends of its bytes.
+// Returns the fraction of its bytes that a rank of a ring sends.
 double sent_in_ring(double ranks) {
   return (ranks - 1.0) / ranks;
 }
@@ -91,11 +91,11 @@ std::vector<MessagePart> ring_parts(const Mesh& mesh, const Instruction& instruc
   return parts;
 }
 
-// Sums, gathers and scattered sums: along the inner axes with all bytes, along the axis with those
-// that the ranks inside do not have in common.
+// Sums, gathers and reduce-scatters: all bytes go along the inner axes, and the distinct bytes of
+// the ranks inside go along the outer axis.
 std::vector<MessagePart> nested_parts(const Mesh& mesh, const Instruction& instruction,
                                       double bytes) {
-  std::vector<MessagePart> inwards;  // to what is inside, from the innermost axis on
+  std::vector<MessagePart> inwards;  // parts along the inner axes, innermost first
   for (size_t i = instruction.inner_axes.size(); i-- > 0;) {
     const auto axis = static_cast<size_t>(instruction.inner_axes[i]);
     inwards.push_back({.axis = axis, .bytes = bytes});
@@ -155,7 +155,7 @@ std::vector<CollectiveAlgorithm> algorithms_by(const std::vector<AlgorithmChoice
                                                const Mesh& mesh, const Instruction& instruction,
                                                double bytes) {
   std::vector<CollectiveAlgorithm> algorithms;
-  const bool mixes_axes =  // in exchanges of a group that no profile times
+  const bool mixes_axes =  // no profile times exchanges of such groups
       instruction.flat || (is_joint_exchange(instruction) && instruction.inner_axes.size() > 1);
   if (choices.empty() || mixes_axes) {
     return algorithms;

@@ -8,7 +8,7 @@
 namespace hidup {
 namespace {
 
-// Calls visit with the nodes that together are the moments [begin, end).
+// Calls visit with the nodes that together cover the moments [begin, end).
 template <typename Visit>
 void for_nodes(size_t moments, size_t begin, size_t end, Visit visit) {
   for (begin += moments, end += moments; begin < end; begin /= 2, end /= 2) {
@@ -21,7 +21,7 @@ void for_nodes(size_t moments, size_t begin, size_t end, Visit visit) {
   }
 }
 
-// With all nodes of which the moment is a part.
+// Calls visit with all nodes that contain the moment.
 template <typename Visit>
 void for_nodes_above(size_t moments, size_t moment, Visit visit) {
   for (size_t node = moment + moments; node > 0; node /= 2) {
@@ -35,7 +35,7 @@ void ByteRanges::add(int64_t begin, int64_t end) {
   if (begin >= end) {
     return;
   }
-  // Those that overlap or touch become one.
+  // Ranges that overlap or touch are merged.
   const auto first = std::ranges::lower_bound(ranges_, begin, {}, &Range::end);
   auto last = first;
   for (; last != ranges_.end() && last->begin <= end; ++last) {
@@ -87,7 +87,7 @@ void OccupiedBytes::append_during(size_t begin, size_t end, std::vector<InTheWay
 }
 
 int64_t free_of_all(std::vector<InTheWay>& ranges, int64_t at, int64_t bytes) {
-  // Each moves the place on where it is in the way, until none is.
+  // Every range in the way moves the place on, until none is.
   for (bool moved = true; moved;) {
     TimeLimit::check();
     moved = false;

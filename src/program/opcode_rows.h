@@ -1,4 +1,4 @@
-// How rows of the table of opcodes are written that are alike; for opcodes.cpp only.
+// Helpers for similar rows of the table of opcodes; for opcodes.cpp only.
 #pragma once
 
 #include <string_view>
@@ -20,7 +20,7 @@ inline double count(const Shape& shape) {
   return static_cast<double>(elements(shape));
 }
 
-// The flops of an operation's forward pass.
+// Returns the flops of an operation's forward pass.
 inline double forward(OpKind kind, const Told& told, Shapes in, const Shape& out) {
   const OpAttributes attributes = std::visit(
       [](const auto& held) -> OpAttributes {
@@ -64,7 +64,7 @@ double per_element_of(Shapes operands) {
 
 using Rows = std::vector<OpcodeRow>;
 
-// With what the operation's record says of all its passes, where the traits say nothing else.
+// Returns the row with the operation's attributes, unless the row has its own, and its `product`.
 inline OpcodeRow of_operation(OpKind kind, OpcodeRow row) {
   const OperationSpec& operation = spec_of(kind);
   if (std::holds_alternative<NoAttributes>(row.traits.attributes)) {
@@ -84,10 +84,10 @@ OpcodeRow forward_pass(Opcode opcode, std::string_view signature, std::vector<Ba
                       {opcode, spec_of(kKind).name, signature, same_as<kKind>, std::move(traits)});
 }
 
-// An opcode computes one of these of a product y = x * weight.
+// The part of a product y = x * weight that an opcode computes.
 enum class Computes { output, input_gradient, weight_gradient };
 
-// The product's own operands among the opcode's.
+// The operands of the product among the opcode's operands.
 struct Product {
   const Shape& x;
   const Shape& weight;
@@ -104,8 +104,8 @@ Product product_of(Shapes in, Shapes out) {
   }
 }
 
-// With so many flops, and GELUs, per element beside the product: of the output's gradient where the
-// weight's is computed, otherwise of the result.
+// Returns the flops of the product, plus kFlops and kGelus GELUs per element of the output's
+// gradient (where the weight gradient is computed) or of the result (otherwise).
 template <OpKind kKind, Computes kComputed, int kFlops, int kGelus>
 double product_flops(const Told& told, Shapes in, Shapes out) {
   const Product product = product_of<kComputed>(in, out);
@@ -131,7 +131,7 @@ OpcodeRow product(Opcode opcode, std::string_view name, std::string_view signatu
                               {.sizes = sizes_of_product<kKind, kComputed>, .fuses = fuses}});
 }
 
-// The gradient of the input comes first: it may have to be sent while the weight's is computed.
+// The input gradient comes first, because it may have to be sent while the weight's is computed.
 template <OpKind kKind>
 OpcodeRow product_forward(Opcode opcode, std::string_view signature, const BackwardRow& input,
                           const BackwardRow& weight) {
@@ -147,10 +147,10 @@ OpcodeRow attention_forward(Opcode opcode, std::string_view signature,
       {.sizes = [](const Told&, Shapes, Shapes out) { return attention_sizes(out[0], out[1]); }});
 }
 
-// Five products (scores again, dV, dP, dQ, dK) where the forward pass has two.
+// The backward pass has five products (recomputed scores, dV, dP, dQ, dK), the forward pass two.
 template <OpKind kKind>
 OpcodeRow attention_backwards(Opcode opcode, std::string_view name, std::string_view signature) {
-  constexpr size_t kOutput = kKind == OpKind::attention ? 1 : 3;  // behind it lse
+  constexpr size_t kOutput = kKind == OpKind::attention ? 1 : 3;  // lse is the operand after it
   return of_operation(kKind, {opcode,
                               name,
                               signature,

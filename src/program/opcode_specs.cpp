@@ -76,7 +76,7 @@ const std::vector<OpcodeSpec>& specs() {
   return kSpecs;
 }
 
-// Whether a step of the backward pass reads that.
+// Returns true where a step of the backward pass reads the operand.
 bool backward_reads(OpKind kind, BackwardOperand::From from, size_t index) {
   return std::ranges::any_of(forward_of(kind).backward, [&](const BackwardStep& step) {
     return std::ranges::any_of(step.operands, [&](const BackwardOperand& operand) {

@@ -1,4 +1,4 @@
-// The rows of the table of opcodes; for opcodes.cpp and opcode_specs.cpp only.
+// The table of opcodes; for opcodes.cpp and opcode_specs.cpp only.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace hidup {
 
-// A step of the backward pass names its operands as the signature does; dy is the gradient of the
-// output. Without an opcode that is the gradient of the input, too.
+// A step of the backward pass. It names its operands as the signature does; dy is the gradient of
+// the output. Without an opcode, dy is also the gradient of the input.
 struct BackwardRow {
   std::optional<Opcode> opcode;
   std::string_view operands;
   std::string_view gradients_of;
 };
 
-// What most opcodes have no use for.
+// Fields that most opcodes leave at their defaults.
 struct OpcodeTraits {
   InstructionAttributes attributes = {};
   Sizes (*sizes)(const InstructionAttributes& attributes, OpcodeSpec::Shapes in,
@@ -41,7 +41,7 @@ struct OpcodeRow {
   OpcodeTraits traits = {};
 };
 
-// In the order of Opcode.
+// Returns the rows in the order of Opcode.
 const std::vector<OpcodeRow>& opcode_rows();
 
 }  // namespace hidup

@@ -79,7 +79,7 @@ Rows element_rows() {
                                    {{swiglu_backward, "gate up dy", "gate up"}}),
       {swiglu_backward, "swiglu_backward", "gate:T up:T dy:T -> dgate:T=dy dup:T",
        twice<OpKind::swiglu>},
-      // the backward pass has the same mask
+      // the backward pass uses the same mask
       forward_pass<OpKind::dropout>(dropout, "x:T -> y:T=x", {{dropout, "dy", "x"}},
                                     {.random = true}),
       forward_pass<OpKind::add>(add, "a:T b:T -> y:T=a,b", {{{}, "dy", "a"}, {{}, "dy", "b"}}),
@@ -91,10 +91,10 @@ struct Named {
   std::string_view name;
 };
 
-// Alone, behind a sum, backwards, and that with a sum behind it.
+// Returns a norm's rows: alone, after a sum, backward, and backward with a sum.
 template <OpKind kKind>
 Rows norm_rows(Opcode norm, const Named& of_sum, const Named& backward, const Named& backward_add) {
-  constexpr bool kCentered = kKind == OpKind::layer_norm;  // with a mean and a bias
+  constexpr bool kCentered = kKind == OpKind::layer_norm;  // has a mean and a bias
   return {
       forward_pass<kKind>(
           norm,
@@ -163,7 +163,7 @@ Rows loss_rows() {
 Rows routing_rows() {
   using enum Opcode;
   return {
-      // Only where has_backward(): for the router's own losses.
+      // The backward pass exists only for the router's own losses (has_backward()).
       forward_pass<OpKind::route>(route, "logits:T -> routing:i",
                                   {{router_losses_backward, "logits", "logits"}}, {.random = true}),
       {expert_load,
@@ -176,7 +176,7 @@ Rows routing_rows() {
        "logits:T routing:i -> sums:f",
        per_input<4>,
        {.attributes = RouterSumsAttributes{}}},
-      // Reads, behind what the backward pass of `route` takes, the sums over the whole batch.
+      // After the operands of the backward step of `route`, it reads the sums over the whole batch.
       {router_losses_backward,
        "router_losses_backward",
        "logits:T sums:f -> dlogits:T+",
@@ -262,7 +262,7 @@ Rows update_rows() {
       {adam,
        "adam",
        "(parameter:f gradient:f m:f v:f)* scale:f -> (parameter:f=parameter m:f=m v:f=v)*",
-       // About 12 per parameter, which has three outputs.
+       // About 12 flops per parameter, which has three outputs.
        [](const Told&, Shapes, Shapes out) { return per_element_of<4>(out); },
        {.attributes = AdamAttributes{}, .sizes = tensors_and_elements}},
       {adam_rounded,
@@ -274,7 +274,7 @@ Rows update_rows() {
   };
 }
 
-// In the order of Opcode.
+// Lists the rows in the order of Opcode.
 Rows all_rows() {
   using enum Opcode;
   Rows all;

@@ -1,4 +1,4 @@
-// The record of every opcode: operands, what it computes and moves, and how its backward pass goes.
+// The record of every opcode: operands, work, and backward pass.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace hidup {
 
-// What an instruction does; opcodes.cpp has their operands.
+// The operation of an instruction; opcodes.cpp has the operands of each.
 enum class Opcode {
   embedding,
   embedding_backward,
@@ -27,7 +27,7 @@ enum class Opcode {
   first,
   first_backward,
   matmul,
-  matmul_bias,  // these three: fuse_epilogues()
+  matmul_bias,  // fuse_epilogues() makes these three
   matmul_bias_relu,
   matmul_bias_gelu,
   matmul_backward_input,
@@ -59,12 +59,12 @@ enum class Opcode {
   grouped_attention,
   grouped_attention_backward,
   cross_entropy,
-  cross_entropy_stats,  // these two: of a part of the classes (cross_entropy.h)
+  cross_entropy_stats,  // these two work on a part of the classes (cross_entropy.h)
   cross_entropy_merge,
   cross_entropy_backward,
   route,
   expert_load,
-  router_sums,  // these two: a router's own losses (router_losses.h)
+  router_sums,  // these two compute a router's own losses (router_losses.h)
   router_losses_backward,
   gate,
   gate_backward,
@@ -78,8 +78,8 @@ enum class Opcode {
   expert_bias_backward,
   combine,
   combine_backward,
-  // From one layout to another (sharding/reshard.h), along Instruction::axis: values -> values,
-  // then the buffers that the messages need.
+  // These change layouts along Instruction::axis (sharding/reshard.h): values -> values, then the
+  // message buffers.
   slice,
   place,
   all_reduce,
@@ -88,22 +88,22 @@ enum class Opcode {
   all_to_all,
   broadcast,
   move,
-  convert,  // to another floating type, rounded
+  convert,  // rounds to another floating type
   squared_norm,
   clip_scale,
   adam,
-  adam_rounded,  // of masters, and the parameters made of them
+  adam_rounded,  // updates masters, and the parameters rounded from them
 };
 
-// What an instruction of the backward pass takes from the forward pass.
+// An operand of the backward pass that comes from the forward pass.
 struct BackwardOperand {
   enum class From { input, output, saved, output_gradient };
   From from = From::input;
-  size_t index = 0;  // of inputs and of saved values
+  size_t index = 0;  // among the inputs or the saved values
 };
 
-// A step of the backward pass of an operation: an instruction, and the inputs whose gradients it
-// writes, in the order of its outputs. Without an opcode the output's gradient is the input's.
+// A step of an operation's backward pass: an instruction, and the inputs whose gradients are its
+// outputs, in order. Without an opcode, the input's gradient is the output's gradient.
 struct BackwardStep {
   std::optional<Opcode> opcode;
   std::vector<BackwardOperand> operands;
@@ -116,17 +116,17 @@ struct OpcodeSpec {
   Opcode opcode;
   std::string_view name;
   Signature signature;
-  InstructionAttributes attributes;  // with defaults
-  // Of a rank's parts, a multiply-add as two.
+  InstructionAttributes attributes;  // the defaults
+  // Counts flops on a rank's parts; a multiply-add counts as two.
   double (*flops)(const InstructionAttributes& attributes, Shapes in, Shapes out);
-  // What else its speed depends on; see Work::sizes.
+  // Returns the other sizes that the speed depends on; see Work::sizes.
   std::vector<int64_t> (*sizes)(const InstructionAttributes& attributes, Shapes in, Shapes out);
-  bool product = false;                // its time grows with its flops rather than with its bytes
-  bool one_piece = false;              // several inputs lie in memory one behind the other
+  bool product = false;                // the time grows with the flops rather than with the bytes
+  bool one_piece = false;              // several inputs lie in memory one after the other
   bool random = false;                 // draws random numbers (Instruction::purpose)
-  std::optional<Opcode> fuses;         // the one which it does together with what follows
-  std::optional<OpKind> operation;     // the one of which it is the forward pass
-  std::vector<BackwardStep> backward;  // of that operation, in this order
+  std::optional<Opcode> fuses;         // the opcode that this one does together with others
+  std::optional<OpKind> operation;     // the operation whose forward pass this is
+  std::vector<BackwardStep> backward;  // steps of that operation's backward pass, in order
   std::optional<ReshardKind> reshard;
 };
 
@@ -134,30 +134,29 @@ const OpcodeSpec& spec_of(Opcode opcode);
 std::span<const OpcodeSpec> all_opcodes();
 
 std::string_view name_of(Opcode opcode);
-// Empty for instructions that do not communicate.
+// Returns an empty name for instructions that do not communicate.
 std::string_view collective_of(Opcode opcode);
-// Whether it changes layouts: the communicating ones, slice and place.
+// Returns true for opcodes that change layouts: collectives, slice and place.
 bool is_reshard(Opcode opcode);
 bool is_product(Opcode opcode);
 Opcode opcode_of(ReshardKind kind);
-// The first opcode that does that one together with something else.
+// Returns the first opcode that does the given one together with others.
 std::optional<Opcode> fusing(Opcode opcode);
 
-// The record of an operation's forward pass, which has its backward pass.
+// Returns the record of an operation's forward pass, which contains its backward pass.
 const OpcodeSpec& forward_of(OpKind kind);
-// The attributes of an instruction with that opcode which belongs to the operation: the
-// operation's where it takes those, otherwise its defaults.
+// Returns the operation's attributes where the opcode takes attributes of that kind, otherwise the
+// opcode's defaults.
 InstructionAttributes attributes_of(Opcode opcode, const Op& op);
-// Whether the backward pass of an operation reads its input i, or its output.
+// Returns true where the operation's backward pass reads the input, or the output.
 bool backward_needs_input(OpKind kind, size_t input);
 bool backward_needs_output(OpKind kind);
-// Per tensor: how many operations read it in their backward pass; the one that wrote it counts,
-// too.
+// Returns, per tensor, the number of operations whose backward pass reads it, including the
+// operation that wrote it.
 std::vector<int> backward_reads(const Graph& graph);
-// Whether a gradient that the step of the operation's backward pass writes is asked for: data have
-// none.
+// Returns true where the step writes a gradient that is needed; input data need none.
 bool is_needed(const BackwardStep& step, const Graph& graph, const Op& op);
-// The input over which the forward pass may write its output; -1: none.
+// Returns the input that the forward pass may overwrite with its output; -1: none.
 int overwritten_input(OpKind kind);
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-// Which messages go through buffers: for lower(), and for who counts their costs without a program.
+// Packing of messages in buffers: for lower(), and for cost estimates without a program.
 #pragma once
 
 #include <optional>
@@ -8,31 +8,30 @@
 
 namespace hidup {
 
-// Whether messages go through buffers, because they do not lie in the values as they are sent.
+// Tells which messages go through buffers because the values do not have them in sending order.
 struct Packing {
   bool sent = false;
   bool received = false;
 };
-// The packing of a reshard of `several` values together or of one, of that shape, as the placements
-// on the reshard's axis tell. `reorders`: as below.
+// Returns the packing of a reshard of one value or `several` values of that shape, given the
+// placements on the reshard's axis. `reorders`: reorders_parts().
 Packing packing_of(Opcode opcode, bool several, bool reorders, const Shape& shape,
                    const Placement& from, const Placement& to);
 
-// Sets Instruction::sent_as of a collective of such values: `wanted` where it sums f32 of several
-// ranks. A flat sum becomes a hierarchical one then, because its summands would all cross the outer
-// axis before they are added.
+// Sets Instruction::sent_as of a collective to `wanted` where it sums f32 values of several ranks.
+// A flat sum then becomes hierarchical, so that summands are added before they cross the outer
+// axis.
 void round_sums(const Mesh& mesh, Instruction& instruction, DType values,
                 std::optional<DType> wanted);
-// The buffer in which its messages lie as they are sent; `sums`: its outputs without buffers.
+// Returns the buffer for the messages of a rounded sum; `sums`: the outputs without buffers.
 Value buffer_of_sums(const Instruction& instruction, const std::vector<ValueId>& sums);
-// The parts of a joint collective's ranks lie in the value in another order than the ranks. Those
-// of a flat sum or gather do not where ranks are numbered along the outermost axis last, for all
+// Returns true where a joint collective has its parts in the value in another order than its ranks.
+// A flat sum or gather does not where ranks are numbered along the outermost axis last, because all
 // its axes cut one dimension.
 bool reorders_parts(const Mesh& mesh, const Instruction& instruction);
 
-// How often messages are copied for each of the buffers that they go through: a hierarchical
-// all-to-all also puts them in another order between its two exchanges, and an all-reduce that
-// rounds what it sends reads and writes more than it has in its buffer.
+// Returns the number of copies per message buffer. A hierarchical all-to-all also reorders messages
+// between its exchanges; an all-reduce that rounds moves more bytes than its buffer holds.
 double copies_per_buffer(const Instruction& instruction);
 
 }  // namespace hidup

@@ -8,7 +8,7 @@
 namespace hidup {
 namespace {
 
-// use(value, operand) for inputs and outputs, but for the buffers of messages behind the latter.
+// Calls use(value, operand) for inputs and outputs except message buffers, which come last.
 template <typename Use>
 void for_operands(const Program& program, const Instruction& instruction, Use use) {
   const Signature& signature = spec_of(instruction.opcode).signature;
@@ -22,7 +22,7 @@ void for_operands(const Program& program, const Instruction& instruction, Use us
   }
 }
 
-// Whether a row, of which a weight or a bias decides how long it is, is the last dimension alone.
+// Returns true where rows whose length depends on a weight or a bias have one dimension.
 bool rows_have_one_dimension(const Program& program, const Instruction& instruction) {
   bool one = true;
   for_operands(program, instruction, [&](ValueId id, const Operand& operand) {
@@ -74,7 +74,7 @@ class Padding {
     }
   }
 
-  // What the instruction takes as something else.
+  // Unpads the values that the instruction takes as operands of another kind.
   void leave_other_operands(const Instruction& instruction, const std::vector<ValueId>& paddable) {
     for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
       for (const ValueId id : *operands) {
@@ -99,7 +99,7 @@ class Padding {
     return false;
   }
 
-  // Where an instruction takes another such operand that is not padded. Whether there are any.
+  // Unpads all operands of instructions with an unpadded one. Returns true if any changed.
   bool leave_lone_operands() {
     const auto is_padded = [&](ValueId id) { return padded_[static_cast<size_t>(id)]; };
     bool found = false;
@@ -113,7 +113,7 @@ class Padding {
   }
 
   Program& program_;
-  std::vector<std::vector<ValueId>> paddable_;  // per instruction: the operands that may be
+  std::vector<std::vector<ValueId>> paddable_;  // per instruction
   std::vector<bool> padded_;                    // per value
 };
 

@@ -1,4 +1,4 @@
-// The program as text, for people and for diffs.
+// Prints a program as text, for people and for diffs.
 #pragma once
 
 #include <string>
@@ -7,15 +7,14 @@
 
 namespace hidup {
 
-// Every value with its type, layout and role; every instruction on a line:
+// Prints every value with its type, layout and role, and every instruction on a line:
 //   INDEX STREAM PHASE MICROBATCH OPCODE NAME (inputs) -> (outputs) {attributes} [waits for INDEX]
 std::string print_program(const Program& program);
 
-// "instruction 12 (matmul layers.0.ffn.up)", for messages.
+// Returns "instruction 12 (matmul layers.0.ffn.up)", for error messages.
 std::string describe(const Program& program, int instruction);
 
-// The collectives alone, a line each, in the order they are issued: what all ranks
-// must agree on.
+// Prints the collectives alone, one per line in issue order. All ranks must agree on this text.
 std::string print_collectives(const Program& program);
 
 }  // namespace hidup

@@ -67,8 +67,8 @@ int64_t Program::held_bytes(std::span<const ValueId> held, int64_t rank) const {
   return bytes;
 }
 
-// It passes on what the ranks beside it along the inner axes, which together have one box, send to
-// those that differ from it along the outermost axis only.
+// The ranks next to this one along the inner axes have together one box. The rank forwards the
+// parts of that box for the ranks that differ from it only along the outermost axis.
 int64_t Program::exchanged_bytes(const Value& buffer, int64_t rank) const {
   const size_t count = buffer.holds.size() / 2;
   const std::span<const ValueId> sent(buffer.holds.data(), count);
@@ -87,7 +87,7 @@ int64_t Program::exchanged_bytes(const Value& buffer, int64_t rank) const {
       {held_bytes(sent, rank), held_bytes(received, rank), passed * size_of(value(sent[0]).dtype)});
 }
 
-// Of equal parts along several axes the largest that a rank has, otherwise this rank's.
+// Returns the largest part of any rank for equal parts along several axes, else this rank's.
 int64_t Program::largest_part(ValueId whole, ValueId part, const std::vector<size_t>& axes,
                               int64_t rank) const {
   if (axes.size() == 1) {
@@ -101,8 +101,8 @@ int64_t Program::largest_part(ValueId whole, ValueId part, const std::vector<siz
   return elements(shape);
 }
 
-// What all ranks sum together lies as in the arena, and so begins at aligned places. From the
-// innermost axis on, a rank gets from every other one as much as it goes on with.
+// The summed elements have the places of the arena, and so begin at aligned addresses. From the
+// innermost axis on, a rank receives from every other one as many elements as it continues with.
 SummedElements Program::summed_elements(const Value& buffer, int64_t rank) const {
   const int64_t multiple = kValueAlignment / size_of(DType::f32);
   const size_t count = buffer.holds.size() / 2;
@@ -119,7 +119,7 @@ SummedElements Program::summed_elements(const Value& buffer, int64_t rank) const
     ranks *= ranks_along(axis);
   }
   SummedElements all;
-  int64_t left = 0;  // with which the ranks go on together
+  int64_t left = 0;  // elements that the ranks continue with together
   for (size_t v = 0; v < count; ++v) {
     const int64_t own = elements(local_shape(buffer.holds[v], rank));
     const int64_t place = ceil_div(own, multiple) * multiple;
@@ -136,8 +136,8 @@ SummedElements Program::summed_elements(const Value& buffer, int64_t rank) const
   return all;
 }
 
-// Counts the elements of the box that the ranks of an axis want, each its part of a value. Equal
-// parts count as if each were the largest, because there may be thousands of ranks.
+// Counts the elements of the box that the ranks of an axis want, each its part of a value. All
+// equal parts count as the largest, because there may be thousands of ranks.
 int64_t Program::elements_wanted(const Region& box, const Value& of, size_t axis,
                                  int64_t rank) const {
   int64_t wanted = 0;
@@ -166,7 +166,7 @@ int64_t Program::row_stride(ValueId id, int64_t rank) const {
 
 namespace {
 
-// Coordinates on the axis that stand for all.
+// Returns the coordinates on the axis that represent all.
 std::set<int64_t> distinct_coordinates(const Axis& of, const std::set<int64_t>& alone) {
   std::map<std::vector<int64_t>, std::pair<int64_t, int64_t>> alike;  // first and last, by weights
   std::set<int64_t> distinct = alone;
@@ -186,7 +186,7 @@ std::set<int64_t> distinct_coordinates(const Axis& of, const std::set<int64_t>& 
   return distinct;
 }
 
-// Per axis: the coordinates of ranks that have all of something.
+// Returns, per axis, the coordinates of ranks that have all of some value.
 std::vector<std::set<int64_t>> coordinates_alone(const Program& program) {
   std::vector<std::set<int64_t>> alone(program.mesh.size());
   for (const Value& value : program.values) {
@@ -199,7 +199,7 @@ std::vector<std::set<int64_t>> coordinates_alone(const Program& program) {
   return alone;
 }
 
-// `alone`: per axis, coordinates that stand for themselves.
+// `alone`: per axis, coordinates that represent only themselves.
 std::vector<int64_t> distinct_ranks_of(const Mesh& mesh,
                                        const std::vector<std::set<int64_t>>& alone) {
   std::vector<int64_t> ranks = {0};
@@ -250,7 +250,7 @@ bool skips(const Program& program, const Instruction& instruction, int64_t rank)
     return true;
   }
   Layout layout = program.value(instruction.inputs[0]).layout;
-  for (const int inner : instruction.inner_axes) {  // a rank that has nothing may get something
+  for (const int inner : instruction.inner_axes) {  // a rank that has nothing may receive something
     layout[static_cast<size_t>(inner)] = Placement::replicate();
   }
   return !lies_on(layout, program.mesh, rank, instruction.axis);
@@ -279,7 +279,7 @@ bool works_along(const Instruction& instruction, size_t axis) {
 
 namespace {
 
-// Returns the group of every rank of `slowest`, one behind the other.
+// Returns the groups of all ranks of `slowest`, one after the other.
 std::vector<int64_t> with_each(const std::vector<int64_t>& group,
                                const std::vector<int64_t>& slowest, int64_t rank) {
   std::vector<int64_t> all;

@@ -1,12 +1,12 @@
 // The instructions that every rank runs in a step, with the values they work on.
 //
-// One list for all ranks: instruction i is the same everywhere, only the parts of
-// the values differ. Plain data that prints (print.h), is laid out in memory
-// (memory.h) and is proven right (verify.h) before the first step.
+// All ranks have one list: instruction i is the same everywhere, and only the parts of the values
+// differ. A program is plain data. It is printed (print.h), laid out in memory (memory.h) and
+// verified (verify.h) before the first step.
 //
-// A rank skips an instruction of which it has no part (skips()), and a collective is done by the
-// ranks that it concerns (Instruction::group). Events and waits stay, so the order of all others
-// does. An instruction knows its operation, its input, its bucket, its microbatch and its stage.
+// A rank skips an instruction of which it has no part (skips()), and the ranks concerned do a
+// collective (Instruction::group). Events and waits stay, so the order of all others does. An
+// instruction knows its operation, its input, its bucket, its microbatch and its stage.
 #pragma once
 
 #include <cstdint>
@@ -33,39 +33,38 @@ std::string_view name_of(Phase phase);
 
 using ValueId = int32_t;
 
-// Values begin at multiples of so many bytes of the arena.
+// Values begin at multiples of this number of bytes in the arena.
 inline constexpr int64_t kValueAlignment = 64;
 
-// Padded rows begin at multiples of so many elements: in 16 bits, of a GPU's lines of 128 bytes.
+// Padded rows begin at multiples of this number of elements: a GPU's line of 128 bytes in 16 bits.
 inline constexpr int64_t kRowMultiple = 64;
 
-// A tensor that the program keeps in the arena: a global shape, and the part of
-// it that every rank holds.
+// A tensor in the arena: a global shape, and the part of it that every rank holds.
 struct Value {
-  // A result is what the host reads after the step.
+  // The host reads results after the step.
   enum class Role { input, parameter, gradient, optimizer_state, result, activation };
   std::string name;
   Role role = Role::activation;
   DType dtype = DType::f32;
-  Shape shape;  // global; of a microbatch where it is split
+  Shape shape;  // global; the microbatch's shape for values of a microbatch
   Layout layout;
   BatchPart batch = {};
-  // A buffer for messages instead: as large as the parts of these values together.
+  // Not empty for a message buffer, which is as large as the parts of these values together.
   std::vector<ValueId> holds = {};
-  // Axes, outermost first: of a buffer of a hierarchical all-to-all, which holds what the rank
-  // sends, passes on or receives. `holds` has the values that it sends and then as many that it
-  // receives; the buffer has room for the largest of the three.
+  // Axes, outermost first, of the hierarchical all-to-all that uses this buffer. The buffer holds
+  // what the rank sends, forwards or receives, and has room for the largest of the three. `holds`
+  // lists the values that the rank sends and then as many that it receives.
   std::vector<size_t> exchanged_along = {};
-  // Axes, outermost first: of the buffer of a sum whose summands are sent in fewer bits
-  // (Instruction::sent_as). `holds` has the summands and then as many sums; see summed_elements().
+  // Axes, outermost first, of the sum that sends summands through this buffer in fewer bits
+  // (Instruction::sent_as). `holds` lists the summands, then as many sums; see summed_elements().
   std::vector<size_t> summed_along = {};
-  Init init;                 // parameters
-  ValueId gradient_of = -1;  // gradients: of which parameter
-  ValueId master_of = -1;    // optimizer state that is a parameter of 16 bits in f32: of which
-  bool decay = false;        // parameters: weight decay applies
-  bool padded_rows = false;  // activations: see row_stride()
+  Init init;                 // for parameters
+  ValueId gradient_of = -1;  // for gradients: the parameter
+  ValueId master_of = -1;    // for the f32 copy (optimizer state) of a 16-bit parameter: that one
+  bool decay = false;        // for parameters: weight decay applies
+  bool padded_rows = false;  // for activations: see row_stride()
 
-  // Keeps its memory from step to step.
+  // Returns true for a value that keeps its memory from step to step.
   bool persistent() const { return role != Role::activation; }
 };
 
@@ -74,62 +73,62 @@ struct Instruction {
   std::string name;
   StreamKind stream = StreamKind::compute;
   Phase phase = Phase::forward;
-  int microbatch = -1;  // numbered through all groups (Strategy::accumulate); -1: belongs to none
-  int stage = 0;        // of its pass, counted from the pass's start (duplex.cpp)
-  int axis = -1;        // of the mesh, for what changes a layout
-  // Further axes, outermost first, of a joint collective (ReshardStep::inner).
+  int microbatch = -1;  // counted through all groups (Strategy::accumulate); -1: none
+  int stage = 0;        // counted from the start of the pass (duplex.cpp)
+  int axis = -1;        // mesh axis of an instruction that changes a layout
+  // Further axes of a joint collective, outermost first (ReshardStep::inner).
   std::vector<int> inner_axes = {};
   bool flat = false;  // ReshardStep::flat
-  // How a collective is done: each of its message_parts(). Empty: all as is automatic.
+  // The algorithm of each of the collective's message_parts(). Empty: all are automatic.
   std::vector<CollectiveAlgorithm> algorithms = {};
-  // The type in which a sum of f32 elements sends its summands, and an all-reduce the sum; each
-  // rank adds in f32. Nothing: the messages have the elements as they are.
+  // The dtype in which a sum of f32 elements sends its summands, and an all-reduce also its sum.
+  // Every rank adds in f32. Nothing: messages have the dtype of the values.
   std::optional<DType> sent_as = {};
-  // Coordinates on the axis of the ranks that a collective concerns, rising; empty: all of it.
+  // Rising coordinates, on the axis, of the ranks in the collective; empty: all ranks of the axis.
   std::vector<int64_t> group = {};
-  OpId op = -1;    // of the graph; -1: belongs to none
-  int input = -1;  // of that operation: whose layout or whose gradient it makes
-  // Of parameters (in the forward pass, in the update and where they are gathered again) or of
-  // gradients (in the backward pass): its number.
+  OpId op = -1;    // operation of the graph; -1: none
+  int input = -1;  // the operation's input whose layout or gradient the instruction makes
+  // Number of the bucket: of parameters in the forward pass, in the update and where they are
+  // gathered again; otherwise of gradients in the backward pass.
   int bucket = -1;
   std::vector<ValueId> inputs;
-  std::vector<ValueId> outputs;  // one that is also an input is updated in place
-  // Values whose uses before this instruction in the list must be done before it: their memory is
-  // free then.
+  std::vector<ValueId> outputs;  // an output that is also an input is updated in place
+  // The instruction takes over the memory of these values, so it waits for all uses of them before
+  // it in the list.
   std::vector<ValueId> after_uses_of = {};
-  // Of the backward pass: does what the forward pass did already.
+  // The backward pass repeats this instruction of the forward pass (recomputation or regather).
   bool again = false;
   bool accumulate = false;  // adds to its outputs instead of overwriting them; see adds_to()
-  std::string purpose;      // dropout: names its stream of random numbers
-  InstructionAttributes attributes;  // of the kind that the opcode's record has
-  // Instructions of the other stream that must be done before; each is an event
-  // that its stream records and this one waits for.
+  std::string purpose;      // for dropout: names its stream of random numbers
+  InstructionAttributes attributes;  // of the kind in the opcode's record
+  // Instructions of the other stream that must be done first. The other stream records an event
+  // after each, and this instruction waits for the events.
   std::vector<int> waits;
-  bool beside_messages = false;  // computation: a collective may be under way meanwhile
-  double flops = 0.0;            // of rank 0
-  double bytes = 0.0;            // of rank 0: moved, or communicated
+  bool beside_messages = false;  // for computation: a collective may run at the same time
+  double flops = 0.0;            // on rank 0
+  double bytes = 0.0;            // on rank 0: moved, or communicated
 
-  // `Kind`: those of the opcode's record.
+  // Returns the attributes as `Kind`, which has to be the kind in the opcode's record.
   template <typename Kind>
   const Kind& as() const {
     return std::get<Kind>(attributes);
   }
 };
 
-// Whether the instruction adds to that output: one that accumulates does so to sums (gradients of
-// parameters, the loss), not to what it writes beside them.
+// Returns true where the instruction adds to the output. An accumulating instruction adds to its
+// sums (gradients of parameters, the loss) and overwrites its other outputs.
 bool adds_to(const Instruction& instruction, size_t output);
 
-// What a router's own losses are computed from, f32 [3, experts] (kernels/router_losses.h).
+// The sums for a router's own losses, f32 [3, experts] (kernels/router_losses.h).
 struct RouterSums {
   ValueId value = -1;
   RouterLossAttributes losses;
 };
 
-// Elements in the buffer of a sum that is sent in fewer bits (Value::summed_along), on one rank.
+// Elements, on one rank, in the buffer of a sum that is sent in fewer bits (Value::summed_along).
 struct SummedElements {
-  int64_t rounded = 0;   // the summands that it sends, one behind the other; then the sum
-  int64_t received = 0;  // behind them: summands from the ranks of one axis, at most
+  int64_t rounded = 0;   // the summands that the rank sends, one after the other; later the sum
+  int64_t received = 0;  // after those: the summands received from the ranks of one axis, at most
 };
 
 struct Program {
@@ -137,26 +136,26 @@ struct Program {
   Mesh mesh;
   std::vector<Value> values;
   std::vector<Instruction> instructions;
-  // What the trainer fills, looks at and writes down.
-  std::vector<ValueId> tokens, targets, images;  // one in every layout that is needed
+  // The values that the trainer fills, reads and logs.
+  std::vector<ValueId> tokens, targets, images;  // one value per layout in use
   ValueId loss = -1;  // f32 [2]: the loss, and the fraction of targets with the largest logit
   ValueId gradient_norm = -1;
-  ValueId logits = -1;                  // the input of the loss, f32 and replicated; -1: not kept
-  std::vector<ValueId> expert_loads;    // f32 [2, experts] per MoE layer: tokens, and dropped ones
-  std::vector<RouterSums> router_sums;  // per MoE layer whose router has losses of its own
+  ValueId logits = -1;  // the loss's input, f32 and replicated; -1: it is not a result
+  std::vector<ValueId> expert_loads;  // f32 [2, experts] per MoE layer: tokens, and dropped tokens
+  std::vector<RouterSums> router_sums;  // one per MoE layer whose router has losses of its own
 
   const Value& value(ValueId id) const { return values.at(static_cast<size_t>(id)); }
-  // Whether the rank has a part of the value, which may still be empty.
+  // Returns true where the rank has a part of the value. The part may be empty.
   bool lies_on(ValueId id, int64_t rank) const;
-  // The part of the value that the rank holds.
+  // Returns the part of the value that the rank holds.
   Region region(ValueId id, int64_t rank) const;
   Shape local_shape(ValueId id, int64_t rank) const;
-  // What it takes in memory.
+  // Returns the bytes of the rank's part in memory.
   int64_t local_bytes(ValueId id, int64_t rank) const;
-  // Of a buffer with summed_along.
+  // Returns the elements of a buffer with summed_along.
   SummedElements summed_elements(const Value& buffer, int64_t rank) const;
-  // Elements of the rank's part from the start of a row, which is its last dimension, to that of
-  // the next: where rows are padded, the row's length rounded up to kRowMultiple.
+  // Returns the elements from the start of one row of the rank's part to the start of the next.
+  // Rows run along the last dimension; the length of a padded row is rounded up to kRowMultiple.
   int64_t row_stride(ValueId id, int64_t rank) const;
 
  private:
@@ -167,38 +166,39 @@ struct Program {
   int64_t elements_wanted(const Region& box, const Value& of, size_t axis, int64_t rank) const;
 };
 
-// Whether shares other than equal ones and those of the first ranks are in use.
+// Returns true where the program uses shares other than equal ones and those of the first ranks.
 bool has_unequal_parts(const Program& program);
-// Ranks that stand for all, because every other rank has the parts of one of them, or one element
-// more or less: the first and the last rank. Where parts are unequal, the ranks of which the
-// coordinate on each axis is the first or the last of those with the same weights.
+// Returns ranks that represent all ranks: every other rank has the same parts as one of them, up to
+// one element. These are the first and the last rank. Where parts are unequal, they are the ranks
+// whose coordinate on each axis is the first or the last among coordinates with the same weights.
 std::vector<int64_t> distinct_ranks(const Program& program);
-// The same for all that may lie on a mesh by its shares; the first rank where it has none.
+// Returns the ranks that represent all for any layout by the mesh's shares; {0} without shares.
 std::vector<int64_t> distinct_ranks(const Mesh& mesh);
 
-// Whether the rank leaves the instruction out: a collective if it does not concern the rank,
-// anything else if no output has a part on it. It still waits and is waited for, so the order of
-// all others is kept.
+// Returns true where the rank leaves the instruction out: a collective that does not concern the
+// rank, or another instruction whose outputs have no part there. The rank still keeps the
+// instruction's waits and events, so the order of all other instructions holds.
 bool skips(const Program& program, const Instruction& instruction, int64_t rank);
 
-// The instruction is a joint collective made of collectives along fewer axes.
+// Returns true for a joint collective made of collectives along fewer axes.
 bool is_hierarchical(const Instruction& instruction);
-// The instruction is an all-to-all along several axes.
+// Returns true for an all-to-all along several axes.
 bool is_joint_exchange(const Instruction& instruction);
 
-// Whether the instruction's axis, or one of its inner axes, is that one.
+// Returns true where the axis is the instruction's axis or one of its inner axes.
 bool works_along(const Instruction& instruction, size_t axis);
 
-// Bytes of an element in the messages of a collective, over those of an element of its values.
+// Returns the bytes of an element in the collective's messages over those in its values.
 double sent_part(const Program& program, const Instruction& instruction);
 
-// The ranks that take part in a collective together with this one, which does not skip it, in the
-// order of the collective's axis; those that differ on an inner axis only lie furthest apart. Along
-// the inner axes together the ranks of a joint all-to-all rise; all those of a flat collective do.
+// Returns the ranks of the collective that this rank takes part in, in the order of the
+// collective's axis; ranks that differ only on an inner axis are furthest apart. The ranks of a
+// joint all-to-all rise along its inner axes together, and those of a flat collective rise
+// altogether. The rank must not skip the instruction.
 std::vector<int64_t> collective_group(const Program& program, const Instruction& instruction,
                                       int64_t rank);
 
-// The floating type T of an instruction: that of its operands of 16 bits, f32 where it has none.
+// Returns the floating type T of an instruction: the type of its operands of 16 bits, else f32.
 DType element_dtype(const Program& program, const Instruction& instruction);
 
 }  // namespace hidup

@@ -11,13 +11,13 @@
 namespace hidup {
 namespace {
 
-// Whether the ranks' parts of a tensor lie in it one behind the other.
+// Returns true where the ranks' parts of a tensor follow each other in it.
 bool parts_are_pieces(const Shape& shape, const Placement& cut) {
   return !cut.is_shard() || cut.share.is_one_rank() ||
          std::all_of(shape.begin(), shape.begin() + cut.dim, [](int64_t n) { return n == 1; });
 }
 
-// The first of the sums that a route ends with; its length where it ends with another step.
+// Returns the first of the sums that end the route; its length where another step ends it.
 size_t first_of_last_sums(const Route& steps) {
   const auto other = std::find_if(steps.rbegin(), steps.rend(), [](const ReshardStep& step) {
     return step.kind != ReshardKind::all_reduce;
@@ -104,7 +104,7 @@ ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const
   ValueIds now = from;
   const Route steps =
       choose_route_({value(from[0]), to, bytes_of(from), {from.size() > 1, scope.sums_sent_as}});
-  // What is only summed from then on keeps its parts: it is summed where it is to be, in one piece.
+  // After the last step that is no sum, parts stay as they are, so sums work in the final place.
   const size_t sums = first_of_last_sums(steps);
   for (size_t s = 0; s < steps.size(); ++s) {
     const Opcode opcode = opcode_of(steps[s].kind);
@@ -126,7 +126,7 @@ ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const
                             .decay = old.decay}));
       }
     }
-    // A sum of several values at once needs them in one piece; local work is by value.
+    // A sum of several values at once needs contiguous values. Local work goes value by value.
     if (is_local(steps[s].kind) || (opcode == Opcode::all_reduce && !one_piece(now))) {
       for (size_t v = 0; v < now.size(); ++v) {
         emit_reshard(scope, steps[s], step_name, {now[v]}, {next[v]});
@@ -146,7 +146,7 @@ bool ProgramBuilder::one_piece(const ValueIds& values) const {
          });
 }
 
-// Of the whole batch, so that all microbatches go the same way.
+// Counts the whole batch, so that all microbatches have the same routes.
 double ProgramBuilder::bytes_of(const ValueIds& values) const {
   double bytes = 0.0;
   for (const ValueId id : values) {
@@ -159,13 +159,13 @@ double ProgramBuilder::bytes_of(const ValueIds& values) const {
   return bytes;
 }
 
-// Messages go through buffers unless they lie in the values as they are sent.
+// Messages go through buffers unless the values have them in sending order.
 void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
                                   const std::string& name, const ValueIds& inputs,
                                   ValueIds outputs) {
   const Opcode opcode = opcode_of(step.kind);
   const Placement from =
-      value(inputs[0]).layout[step.axis];  // of a sum in place: of the sum already
+      value(inputs[0]).layout[step.axis];  // already the sum's layout where a sum works in place
   const Placement to = value(outputs[0]).layout[step.axis];
   const DType dtype = value(inputs[0]).dtype;
   const bool has_group = !collective_of(opcode).empty() && step.inner.empty();

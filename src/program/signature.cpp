@@ -7,7 +7,7 @@
 namespace hidup {
 namespace {
 
-// Takes what stands before the first of `separators`, and that.
+// Removes and returns the text before the first of `separators`; removes the separator too.
 std::string_view take_until(std::string_view& text, std::string_view separators) {
   const size_t end = std::min(text.find_first_of(separators), text.size());
   const std::string_view part = text.substr(0, end);

@@ -5,7 +5,7 @@
 namespace hidup {
 namespace {
 
-// Elements of the first `count` dimensions, and of the rest.
+// Count the elements of the first `count` dimensions, and of the others.
 int64_t leading(const Shape& shape, int64_t count) {
   return elements(Shape(shape.begin(), shape.begin() + count));
 }

@@ -1,4 +1,4 @@
-// The sizes that the speed of an instruction depends on, by which profiles are looked up.
+// The sizes that the speed of an instruction depends on. Profiles are looked up by them.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +12,17 @@ namespace hidup {
 
 using Sizes = std::vector<int64_t>;
 
-// [rows, columns] of the largest operand.
+// Returns [rows, columns] of the largest operand.
 Sizes rows_and_columns(const InstructionAttributes& attributes, std::span<const Shape> in,
                        std::span<const Shape> out);
-// [tensors, elements] of all inputs.
+// Returns [tensors, elements] of all inputs.
 Sizes tensors_and_elements(const InstructionAttributes& attributes, std::span<const Shape> in,
                            std::span<const Shape> out);
-// [rows, summed, columns] of the product x [rows, summed] * weight [summed, columns] -> y.
+// Returns [rows, summed, columns] of x [rows, summed] * weight [summed, columns] -> y.
 Sizes product_sizes(const InstructionAttributes& matmul, const Shape& x, const Shape& y);
-// [experts, rows of one, summed, columns] of products of buffers [experts, batch, capacity, ..].
+// Returns [experts, rows of one, summed, columns] for buffers [experts, batch, capacity, ..].
 Sizes expert_sizes(const Shape& x, const Shape& y);
-// [batch x heads, sequence, head size] of y [batch, sequence, ..] with lse [batch, heads,
+// Returns [batch x heads, sequence, head size] for y [batch, sequence, ..] and lse [batch, heads,
 // sequence].
 Sizes attention_sizes(const Shape& y, const Shape& lse);
 

@@ -27,7 +27,7 @@ class UpdatePass {
               {program.gradient_norm, scale})
         .attributes = ClipAttributes{input_.options.clip_norm};
     Scope scope = kScope;
-    scope.bucket = gradients_.bucket_count();  // numbered on
+    scope.bucket = gradients_.bucket_count();  // numbers continue after the gradients'
     for (const ParameterGradients::Group& group : gradients_.groups()) {
       for (const Bucket& bucket : group.buckets) {
         update(scope, group, bucket, scale);
@@ -43,8 +43,8 @@ class UpdatePass {
     return builder_.add({.name = name, .role = role, .shape = {}, .layout = layout});
   }
 
-  // Over all parameters: of a sharded gradient every rank has a part of the squares, of a
-  // replicated one all of them.
+  // Sums the squares of all gradients. Every rank has a part of the squares of a sharded gradient,
+  // and all squares of a replicated one.
   ValueId squared_norm() {
     std::vector<std::pair<Layout, ValueId>> sums;
     for (const ParameterGradients::Group& group : gradients_.groups()) {
@@ -74,8 +74,8 @@ class UpdatePass {
     return squared;
   }
 
-  // In the layout of the optimizer's state; where parameters are stored in another one, on a copy
-  // that goes back. Parameters of 16 bits are rounded from their masters, which lie there.
+  // Updates in the optimizer state's layout. Parameters stored in another one are updated in a copy
+  // and resharded back; those of 16 bits are rounded from their masters in that layout.
   void update(const Scope& scope, const ParameterGradients::Group& group, const Bucket& bucket,
               ValueId scale) {
     const std::string name = fmt::format("parameters.{}", scope.bucket);
@@ -107,8 +107,7 @@ class UpdatePass {
     builder_.reshard(scope, parts, group.storage, name, false, stored);
   }
 
-  // What the masters are rounded to: the parameters, where those have the layout of the optimizer's
-  // state.
+  // Returns the outputs of rounding: the parameters, if they have the optimizer state's layout.
   ValueIds rounded(const ParameterGradients::Group& group, const ValueIds& stored) {
     ValueIds values = stored;
     if (group.total != group.storage) {

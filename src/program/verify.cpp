@@ -109,7 +109,7 @@ class Verifier {
     }
   }
 
-  // Inputs become outputs of the same shape by this very change of placement on the axis.
+  // Checks that the instruction changes placements on its axis as its opcode says.
   void check_layouts(int i) const {
     const Instruction& reshard = instruction(i);
     check(reshard.outputs.size() >= reshard.inputs.size(), "{} has too few outputs", describe(i));
@@ -137,7 +137,7 @@ class Verifier {
               to_string(from.layout), to_string(to.layout));
         continue;
       }
-      const auto fits_on = [&](size_t on) {  // what a joint exchange moves is proven by parts
+      const auto fits_on = [&](size_t on) {  // verify_parts() proves the data of a joint exchange
         return is_joint_exchange(reshard) ? from.layout[on].is_shard() && to.layout[on].is_shard()
                                           : changes_by(reshard, on, k);
       };
@@ -150,7 +150,7 @@ class Verifier {
     }
   }
 
-  // None, or one of the opcode's own for each part of a collective.
+  // Checks that the instruction has no algorithms, or a known one for each part of a collective.
   void check_algorithms(int i) const {
     const Instruction& reshard = instruction(i);
     if (reshard.algorithms.empty()) {
@@ -167,7 +167,7 @@ class Verifier {
     check(fits, "{} cannot be done by its algorithms", describe(i));
   }
 
-  // Whether the reshard's change of its k-th value on that axis is what its opcode says.
+  // Returns true where the reshard changes its k-th value on the axis as its opcode says.
   bool changes_by(const Instruction& reshard, size_t axis, size_t k) const {
     for (const Placement& before : placements(reshard.inputs[k], axis)) {
       for (const Placement& after : placements(reshard.outputs[k], axis)) {
@@ -181,7 +181,7 @@ class Verifier {
     return false;
   }
 
-  // What a value is on an axis; one that is summed in place was a summand before.
+  // Returns a value's placements on an axis. A value summed in place was a summand before.
   std::vector<Placement> placements(ValueId id, size_t axis) const {
     const Placement placement = program_.value(id).layout[axis];
     const bool summed =

@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-// Numbers contents: equal ones have equal numbers.
+// Numbers contents, so that equal contents have equal numbers.
 class AgainCheck {
  public:
   explicit AgainCheck(const Program& program) : program_(program) {
@@ -47,7 +47,7 @@ class AgainCheck {
   int new_number() { return numbers_++; }
   int& content(ValueId id) { return content_[static_cast<size_t>(id)]; }
 
-  // Outputs but for the buffers of messages.
+  // Returns the outputs without message buffers.
   std::vector<ValueId> written(const Instruction& instruction) const {
     std::vector<ValueId> values = instruction.outputs;
     std::erase_if(values, [&](ValueId id) { return !program_.value(id).holds.empty(); });
@@ -70,7 +70,7 @@ class AgainCheck {
     return at->second;
   }
 
-  // Content and how it is cut.
+  // Returns a key of the content and its part.
   std::string part(ValueId id) {
     const Value& value = program_.value(id);
     return fmt::format("{} {} {},", content(id), to_string(value.layout), value.batch.start);
@@ -89,7 +89,7 @@ class AgainCheck {
     }
   }
 
-  // Sums are new contents, by the way that they are made; all else is a copy.
+  // A sum is new content, identified by the way it is made. Other reshards copy content.
   void follow_reshard(const Instruction& reshard, const std::vector<ValueId>& outputs) {
     const ReshardKind kind = *spec_of(reshard.opcode).reshard;
     const bool sums = kind == ReshardKind::all_reduce || kind == ReshardKind::reduce_scatter;
@@ -100,13 +100,14 @@ class AgainCheck {
         for (const int inner : reshard.inner_axes) {
           way += fmt::format(" {}", inner);
         }
+        way += reshard.flat ? " flat" : "";
         way += " by " + names_of(reshard.algorithms) + part(reshard.inputs[k]);
       }
       content(outputs[k]) = sums ? number_of(way) : content(reshard.inputs[k]);
     }
   }
 
-  // A fused instruction as the steps that could be done alone.
+  // Follows a fused instruction as steps that could run alone.
   void follow_steps(const Instruction& instruction, const std::vector<ValueId>& outputs) {
     using enum Opcode;
     const Opcode opcode = instruction.opcode;
@@ -157,10 +158,10 @@ class AgainCheck {
 
   const Program& program_;
   int numbers_ = 0;
-  std::vector<int> content_;                    // per value: now
-  std::unordered_map<std::string, int> known_;  // by what makes it
-  std::set<int> first_;                         // what the forward pass left somewhere
-  std::set<ValueId> written_first_;             // what the forward pass wrote
+  std::vector<int> content_;                    // per value, at this point of the list
+  std::unordered_map<std::string, int> known_;  // numbers by the key of the content
+  std::set<int> first_;                         // contents that the forward pass left in some value
+  std::set<ValueId> written_first_;             // values that the forward pass wrote
 };
 
 }  // namespace

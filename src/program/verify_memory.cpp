@@ -12,8 +12,8 @@
 namespace hidup {
 namespace {
 
-// Happens-before is transitive, so neighbours are enough: each write is compared with the accesses
-// since the write before it, each value with those that had its bytes last.
+// Happens-before is transitive, so checks of neighbours suffice: of each write with the accesses
+// since the last write, and of each value with the last owners of its bytes.
 class MemoryCheck {
  public:
   MemoryCheck(const Program& program, const MemoryPlan& plan, const Accesses& accesses,
@@ -21,7 +21,7 @@ class MemoryCheck {
       : program_(program), plan_(plan), accesses_(accesses), before_(before) {}
 
   void run() {
-    // First use, -1 of persistent values, and the value.
+    // First use (-1 for persistent values) and value.
     std::vector<std::pair<int, size_t>> order;
     for (size_t v = 0; v < program_.values.size(); ++v) {
       check_own_accesses(v);
@@ -38,7 +38,7 @@ class MemoryCheck {
   }
 
  private:
-  // Bytes up to `end`, and the value that had them last.
+  // Bytes up to `end`, and the last value that had them.
   struct Piece {
     int64_t end = 0;
     size_t value = 0;
@@ -51,10 +51,10 @@ class MemoryCheck {
     }
   }
 
-  // Reads and writes of the value itself.
+  // Checks the reads and writes of the value itself.
   void check_own_accesses(size_t value) const {
     int written = -1;
-    std::array<int, kStreams> read;  // per stream: the last one since then
+    std::array<int, kStreams> read;  // per stream: the last read since the write
     read.fill(-1);
     for (const Access& access : accesses_[value]) {
       if (written >= 0) {
@@ -74,7 +74,7 @@ class MemoryCheck {
     }
   }
 
-  // The value takes its bytes from those that had them.
+  // Gives the value its bytes, after checks against their last owners.
   void take_bytes(size_t value) {
     const int64_t begin = plan_.offsets[value];
     const int64_t end = begin + plan_.sizes[value];
@@ -99,7 +99,7 @@ class MemoryCheck {
     taken_.emplace_hint(at, begin, Piece{end, value});
   }
 
-  // All uses of the old value are done before the first one of the new.
+  // Checks that all uses of the old value are done before the first use of the new one.
   void check_follows(size_t old, size_t value) const {
     const Value& first = program_.values[old];
     const Value& second = program_.values[value];

@@ -50,7 +50,7 @@ class OperandCheck {
   }
 
  private:
-  // Outputs that are buffers for messages, behind the values.
+  // Returns the number of outputs that are message buffers. They come after the values.
   size_t buffers() const {
     return static_cast<size_t>(std::ranges::count_if(
         instruction_.outputs, [&](ValueId id) { return !program_.value(id).holds.empty(); }));
@@ -68,7 +68,7 @@ class OperandCheck {
     }
   }
 
-  // Where an output is an input, too, that is one which it may be.
+  // Checks that an output is an input only where its operand allows it.
   void check_in_place(const std::vector<std::pair<ValueId, size_t>>& inputs, ValueId id,
                       const Operand& output) const {
     for (auto at = std::ranges::lower_bound(inputs, std::pair(id, size_t{0}));
@@ -80,7 +80,7 @@ class OperandCheck {
     }
   }
 
-  // Padded operands are such as may be, and all of those are alike.
+  // Checks that only paddable operands are padded, and that all of them are alike.
   void check_padding() const {
     const std::vector<ValueId> paddable = paddable_operands(program_, instruction_);
     bool padded = false;
@@ -101,8 +101,8 @@ class OperandCheck {
     }
   }
 
-  // Of operands that repeat, each repetition for itself. Class statistics have a part per rank,
-  // however the classes are cut.
+  // Checks each repetition of repeated operands by itself. Class statistics are exempt: they have a
+  // part per rank, whatever the share of the classes.
   void check_shares(size_t written) const {
     if (spec_.reshard || instruction_.opcode == Opcode::cross_entropy_stats) {
       return;
@@ -127,7 +127,7 @@ class OperandCheck {
     check_all(instruction_.outputs, written, spec_.signature.outputs);
   }
 
-  // Only sums of gradients over ranks are rounded, and have a buffer for that, behind all others.
+  // Checks that only sums of gradients over ranks are rounded, with a buffer for it as last output.
   void check_sent_as(size_t written) const {
     const Instruction& i = instruction_;
     const auto rounds = [&](ValueId id) { return !program_.value(id).summed_along.empty(); };
@@ -155,7 +155,7 @@ class OperandCheck {
           "{} {} has no buffer for what it rounds", spec_.name, i.name);
   }
 
-  // All operands have one type, which sums can be made of; but for what is rounded.
+  // Checks that all operands but a rounding buffer have one dtype, and sums a floating one.
   void check_reshard() const {
     const DType dtype = program_.value(instruction_.inputs[0]).dtype;
     const bool sums =

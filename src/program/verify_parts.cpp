@@ -17,8 +17,8 @@
 namespace hidup {
 namespace {
 
-// The coordinates of every rank, counted as Axis::numbered says. The executor divides rank numbers
-// instead, so the proof shares no arithmetic with it.
+// Counts the coordinates of every rank by Axis::numbered. The executor divides rank numbers, so the
+// proof shares no arithmetic with it.
 std::vector<std::vector<int64_t>> count_coordinates(const Mesh& mesh) {
   std::vector<size_t> slowest_first(mesh.size());
   std::iota(slowest_first.begin(), slowest_first.end(), 0);
@@ -50,7 +50,7 @@ class PartsCheck {
     std::ranges::for_each(mesh_, check_shares);
     check_coordinates();
     for_each_tensor([this](ValueId id) { check_value(program_.value(id)); });
-    for_each_tensor([this](ValueId id) { check_regions(id); });  // of placements that are right
+    for_each_tensor([this](ValueId id) { check_regions(id); });  // relies on checked placements
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
       const Instruction& instruction = program_.instructions[static_cast<size_t>(i)];
       if (!collective_of(instruction.opcode).empty()) {
@@ -121,7 +121,7 @@ class PartsCheck {
     }
   }
 
-  // Along one axis by itself: what an outer one leaves is cut alike.
+  // Checks one axis by itself, because an outer axis leaves parts that are cut alike.
   void check_cut(const Value& value, size_t axis) {
     const Placement& placement = value.layout[axis];
     check(placement.dim >= 0 && placement.dim < static_cast<int>(value.shape.size()),
@@ -148,7 +148,7 @@ class PartsCheck {
           value.name, mesh_[axis].name);
   }
 
-  // A value's part on a rank is what the axes leave of it, one after the other.
+  // Checks that a rank's part of a value is the part that remains after the cuts along all axes.
   void check_regions(ValueId id) {
     const Value& value = program_.value(id);
     if (!placed_.insert({value.layout, value.shape, value.batch.dim, value.batch.start}).second) {
@@ -189,7 +189,7 @@ class PartsCheck {
     return left;
   }
 
-  // The executor leaves out exactly what a rank has no part of.
+  // Checks that the executor leaves out exactly the instructions of which a rank has no part.
   void check_skipped(int i, const Instruction& instruction) const {
     for (const int64_t rank : ranks_) {
       const bool wanted = has_no_part(instruction, rank);
@@ -271,7 +271,7 @@ class PartsCheck {
           fmt::join(wanted, ", "));
   }
 
-  // The ranks of a joint all-to-all have together, once, what each of them gets.
+  // Checks that the ranks of a joint all-to-all have together, once, the part that each receives.
   void check_exchanged(int i, const Instruction& collective) const {
     for (const int64_t rank : ranks_) {
       if (!is_joint_exchange(collective) || has_no_part(collective, rank)) {
@@ -291,7 +291,7 @@ class PartsCheck {
     }
   }
 
-  // Whether all ranks of its axes have equal parts of what it changes.
+  // Returns true where all ranks of the collective's axes have equal parts of its operands.
   bool is_equal_inside(const Instruction& collective) const {
     bool equal = collective.group.empty();
     for (const auto* operands : {&collective.inputs, &collective.outputs}) {
@@ -318,8 +318,8 @@ class PartsCheck {
     }
   }
 
-  // The layout but for the collective's axes; a value may be summed in place along another one
-  // later.
+  // Returns the layout without the collective's axes. A value may be summed in place along another
+  // axis later.
   Layout along_others(ValueId id, const Instruction& collective) const {
     Layout layout = gradient_of(program_.value(id).layout);
     for (size_t axis = 0; axis < layout.size(); ++axis) {
@@ -333,8 +333,8 @@ class PartsCheck {
   const Program& program_;
   const Mesh& mesh_;
   const std::vector<int64_t> ranks_;
-  const std::vector<std::vector<int64_t>> coordinates_;  // of every rank
-  // What was looked at.
+  const std::vector<std::vector<int64_t>> coordinates_;  // per rank
+  // Layouts and cuts checked so far.
   std::set<std::tuple<Layout, Shape, int, int64_t>> placed_;
   std::set<std::tuple<size_t, std::string, int64_t, int64_t>> cut_;
 };

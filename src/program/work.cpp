@@ -10,7 +10,7 @@
 namespace hidup {
 namespace {
 
-// The buffers of messages are not counted: their sizes follow from the values.
+// Message buffers do not count, because their sizes follow from the values.
 template <typename Use>
 void for_values(const Program& program, const std::vector<ValueId>& values, Use use) {
   for (const ValueId value : values) {
@@ -20,14 +20,14 @@ void for_values(const Program& program, const std::vector<ValueId>& values, Use 
   }
 }
 
-// Numbers what is equal alike, from 0.
+// Numbers distinct keys from 0.
 class Numbers {
  public:
   template <typename Part>
   void add(const Part& part) {
     key_.add(part);
   }
-  // Of what has been added since the last call.
+  // Returns the number of the key added since the last call.
   int take() {
     const int number =
         numbers_.try_emplace(key_.text(), static_cast<int>(numbers_.size())).first->second;
@@ -41,7 +41,7 @@ class Numbers {
   std::unordered_map<std::string, int> numbers_;
 };
 
-// Per value: by what its rank has of it.
+// Numbers values per rank, so that values with equal parts have equal numbers.
 std::vector<int> alike_values(const Program& program, int64_t rank) {
   std::vector<int> alike;
   alike.reserve(program.values.size());

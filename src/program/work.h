@@ -1,4 +1,4 @@
-// How much every instruction computes and moves.
+// The work of instructions: flops, bytes and sizes.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,15 @@
 
 namespace hidup {
 
-// flops: a multiply-add is two. bytes: operands once each; of a collective, what it takes in or
-// gives out, whichever is more (as nccl-tests count). sizes: what else the speed depends on: of a
-// product [rows, summed, columns], with experts [experts, rows of one, summed, columns]; of an
-// attention [batch x heads, sequence, head size]; of the other operations [rows, columns] of the
-// largest operand; of an optimizer's [tensors, elements]. dtype: element_dtype().
-// Nothing of what the rank skips.
+// The work of an instruction on a rank; 0 where the rank skips it.
+// - flops: a multiply-add counts as two.
+// - bytes: every operand counts once; a collective counts what the rank receives or what it sends,
+//   whichever is more (as nccl-tests count).
+// - sizes: other sizes that the speed depends on. A product has [rows, summed, columns], with
+//   experts [experts, rows of one, summed, columns]; attention has [batch x heads, sequence, head
+//   size]; an optimizer has [tensors, elements]; other operations have [rows, columns] of the
+//   largest operand.
+// - dtype: element_dtype().
 struct Work {
   double flops = 0.0;
   double bytes = 0.0;
@@ -23,16 +26,15 @@ struct Work {
 };
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
 
-// Instructions that do the same on a rank: one operation with one set of attributes, along one
-// axis by as many ranks, on operands whose parts have the same sizes. Programs repeat themselves,
-// so few differ.
+// Groups of instructions with the same work on a rank: same operation and attributes, same axis and
+// number of ranks, parts of the same sizes. Programs repeat themselves, so groups are few.
 struct AlikeInstructions {
-  std::vector<int> number;  // per instruction
-  std::vector<int> first;   // per number: the first such instruction
+  std::vector<int> number;  // group of each instruction
+  std::vector<int> first;   // first instruction of each group
 };
 AlikeInstructions alike_instructions(const Program& program, int64_t rank);
 
-// Fills Instruction::flops and bytes with those of rank 0.
+// Sets Instruction::flops and bytes to those of rank 0.
 void estimate_work(Program& program);
 
 }  // namespace hidup

@@ -6,9 +6,9 @@
 // emulated time: events and meetings of ranks carry the times along, and streams pace themselves.
 //
 // An event carries its emulated end and is signalled as soon as the data are there. Then the stream
-// sleeps until that end, times the dilation. All of it runs half a step ahead of its time, so that a
-// rank may compute for a while more slowly than the emulated device. All ranks put their clocks off
-// together after a pause, such as a checkpoint.
+// sleeps until that end, times the dilation. All of it runs half a step ahead of its time, so that
+// a rank may compute for a while more slowly than the emulated device. All ranks put their clocks
+// off together after a pause, such as a checkpoint.
 #pragma once
 
 #include <array>
