@@ -146,7 +146,7 @@ TEST(CostModel, FlatSumsTakeTheLongestOfTheirPartsAndAllLatencies) {
   EXPECT_NEAR(seconds(1e9, 1e9, 1.0, true) / latency, 1.0, 0.005);
 }
 
-// What a link sends for a message, a part of the message's time, is counted by these parts.
+// The time that a message takes on its link is counted from these parts.
 TEST(CostModel, OnlyTheLongestOfPartsThatRunAtOnceHasBytes) {
   const Mesh mesh = {{"node", 4}, {"gpu", 8}};
   const CostModel costs(roofline_profile(mesh, {.flops = 1e12,

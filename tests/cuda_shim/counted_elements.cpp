@@ -76,7 +76,7 @@ void count_convert(CountedTable& table, int64_t n) {
              }});
 }
 
-// Of four ranks.
+// Counts a sum over four ranks.
 void count_add_parts(CountedTable& table, int64_t n) {
   constexpr int64_t kOthers = 3;
   const auto parts = ones<BFloat16>(kOthers * n);

@@ -106,7 +106,7 @@ TEST(SentAs, OneRankRoundsNothing) {
   }
 }
 
-// What it gets besides, each sum checks when it runs (runtime/rounded_sums.cpp).
+// Each sum checks its room for received elements when it runs (runtime/rounded_sums.cpp).
 TEST(SentAs, TheBufferHasRoomForWhatComes) {
   for_all_pairs([](const Program&, const Program& narrow) {
     for (const Instruction& instruction : narrow.instructions) {

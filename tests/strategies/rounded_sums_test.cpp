@@ -41,7 +41,7 @@ float exact_summand(int rank, size_t, int64_t index) {
   return static_cast<float>((rank + 1) * (index % 5 - 2));
 }
 
-// What a rank has afterwards.
+// The elements that a rank ends with.
 struct Found {
   std::vector<Region> regions;             // per tensor
   std::vector<std::vector<float>> values;  // likewise
@@ -91,7 +91,7 @@ class SumRun {
     return all;
   }
 
-  // Whether the rank has a summand: of what several have as replicas, the first one.
+  // Returns true if the rank has a summand. Of replicas, only the first one counts.
   bool has_summand(int rank) const {
     const std::vector<int64_t> at = coordinates_of(program_.mesh, rank);
     for (size_t axis = 0; axis < at.size(); ++axis) {
@@ -104,7 +104,7 @@ class SumRun {
   }
 
  private:
-  // Of ranks that have the same summands.
+  // Ranks with the same summands.
   int first_replica(int rank) const {
     const std::vector<int64_t> at = coordinates_of(program_.mesh, rank);
     for (size_t axis = 0; axis < at.size(); ++axis) {
