@@ -229,7 +229,7 @@ void add_explain(CLI::App& app, hidup::ExplainOptions& options) {
   explain->add_flag(
       "--what-if", options.what_if,
       "Search again with twice the bandwidth or ranks of each axis, twice the memory, "
-      "and without each hint: what a step gains by each");
+      "gradients in bf16, and without each hint: what a step gains by each");
   explain->add_flag("--json", options.json,
                     "Print one JSON object, which python3 -m analysis timeline draws, too");
   CLI::Option* measured = explain->add_option(

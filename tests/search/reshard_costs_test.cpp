@@ -91,10 +91,12 @@ TEST(ReshardCosts, OfRoundedSumsAreThoseOfTheirInstructions) {
                         .name = "sum",
                         .axis = static_cast<int>(route[0].axis),
                         .inner_axes = {route[0].inner.begin(), route[0].inner.end()},
+                        .flat = route[0].flat,
                         .inputs = {0},
                         .outputs = {1}};
-        const Packing packing =
-            packing_of(sum.opcode, true, true, value.shape, sums[route[0].axis], to[route[0].axis]);
+        round_sums(mesh, sum, value.dtype, sent_as);
+        const Packing packing = packing_of(sum.opcode, true, reorders_parts(mesh, sum), value.shape,
+                                           sums[route[0].axis], to[route[0].axis]);
         if (packing.sent) {
           program.values.push_back({.name = "send", .holds = {0}});
           sum.outputs.push_back(2);
@@ -103,7 +105,6 @@ TEST(ReshardCosts, OfRoundedSumsAreThoseOfTheirInstructions) {
           program.values.push_back({.name = "receive", .holds = {1}});
           sum.outputs.push_back(static_cast<ValueId>(program.values.size() - 1));
         }
-        sum.sent_as = sent_as;
         if (sent_as) {
           program.values.push_back(buffer_of_sums(sum, {1}));
           sum.outputs.push_back(static_cast<ValueId>(program.values.size() - 1));
@@ -123,7 +124,9 @@ TEST(ReshardCosts, OfRoundedSumsAreThoseOfTheirInstructions) {
                     1e-9 * cost.comm_s)
             << to_string(route, mesh) << " " << sent_as.has_value();
         wide_s = sent_as ? wide_s : cost.comm_s;
-        EXPECT_LE(cost.comm_s, sent_as ? 0.9 * wide_s : wide_s) << to_string(route, mesh);
+        if (!route[0].flat) {  // a flat sum that rounds is hierarchical
+          EXPECT_LE(cost.comm_s, sent_as ? 0.9 * wide_s : wide_s) << to_string(route, mesh);
+        }
       }
     }
   }
