@@ -37,7 +37,7 @@ struct AlgorithmTimes {
 class TimeAlgorithms {
  public:
   TimeAlgorithms();
-  ~TimeAlgorithms();  // of CPUs, not of GPUs
+  ~TimeAlgorithms();  // NOLINT(performance-trivially-destructible): of CPUs, not of GPUs
   TimeAlgorithms(const TimeAlgorithms&) = delete;
   TimeAlgorithms& operator=(const TimeAlgorithms&) = delete;
 

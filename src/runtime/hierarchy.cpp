@@ -13,11 +13,11 @@ std::byte* at(void* data, int64_t elements, DType dtype) {
   return static_cast<std::byte*>(data) + elements * size_of(dtype);
 }
 
+}  // namespace
+
 int64_t sum_of(const std::vector<int64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), int64_t{0});
 }
-
-}  // namespace
 
 AxisPieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts) {
   AxisPieces pieces;

@@ -22,6 +22,8 @@ struct AxisPieces {
 // Returns the pieces along `axis`. `counts`: elements per rank of the axes from the outermost to
 // this one, in the order of collective_group().
 AxisPieces pieces_of(const Communicator& axis, const std::vector<int64_t>& counts);
+// Returns the elements of all pieces together.
+int64_t sum_of(const std::vector<int64_t>& counts);
 
 // Device collectives of one rank over an axis and the axes inside it, as in Communicator. They use
 // the algorithms of an instruction (Instruction::algorithms). Ranks are in the order of

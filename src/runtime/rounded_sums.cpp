@@ -25,10 +25,6 @@ void with_sixteen_bits(DType dtype, Visit visit) {
   });
 }
 
-int64_t sum_of(const std::vector<int64_t>& counts) {
-  return std::accumulate(counts.begin(), counts.end(), int64_t{0});
-}
-
 }  // namespace
 
 RoundedSums::RoundedSums(Communicator& axis, const std::vector<Communicator*>& inner, DType sent_as,
