@@ -100,7 +100,8 @@ TEST(HintsInSearch, MicrobatchesAreKept) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_STREQ(error.what(), "the hints ask for 8 microbatches, and the batch has only 4 sequence(s)");
+    EXPECT_STREQ(error.what(),
+                 "the hints ask for 8 microbatches, and the batch has only 4 sequence(s)");
   }
 }
 
