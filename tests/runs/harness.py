@@ -6,6 +6,7 @@ run as the quickstart does.
 """
 
 import ctypes
+import functools
 import os
 import pathlib
 import random
@@ -43,6 +44,23 @@ SOON = 60  # seconds: a failed run ends within them, even on a busy machine
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
+@functools.cache
+def variables_of_mpi():
+    """Returns the variables that jobs/environment.sh sets."""
+    script = 'source "$0" && env -0'
+    text = subprocess.run(["bash", "-c", script, SOURCE / "jobs" / "environment.sh"], check=True,
+                          stdout=subprocess.PIPE).stdout.decode()
+    variables = dict(entry.split("=", 1) for entry in text.split("\0") if entry)
+    return {key: value for key, value in variables.items() if key.startswith("OMPI_")}
+
+
+def environment():
+    """Returns the environment of a run, without a launcher's variables, and with the tests' cache."""
+    variables = {key: value for key, value in {**os.environ, **variables_of_mpi()}.items()
+                 if not key.startswith(LAUNCHER_MARKS)}
+    return {**variables, "XDG_CACHE_HOME": str(CACHE)}
+
+
 def end_with_parent():
     """Runs in the child: if CTest kills the test, mpirun ends, too, and its ranks with it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
@@ -64,18 +82,14 @@ class Launch:
     def __init__(self, ranks, args, env=None, cwd=None, program=BINARY):
         """Starts the program; with ranks == 0 by itself, without mpirun."""
         launcher = ["mpirun", "-n", str(ranks)] if ranks else []
-        script = 'source "$0" && exec "$@"'  # exec: the process is mpirun itself
-        command = ["bash", "-c", script, str(SOURCE / "jobs" / "environment.sh"),
-                   *launcher, str(program), *map(str, args)]
-        inherited = {k: v for k, v in os.environ.items()
-                     if not k.startswith((*LAUNCHER_MARKS, "XDG_CACHE_HOME"))}
+        command = [*launcher, str(program), *map(str, args)]
         # Output goes to files, because a rank that prints much must not wait for us.
         self._stdout = tempfile.TemporaryFile("w+")
         self._stderr = tempfile.TemporaryFile("w+")
         self._started = time.monotonic()
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._stdout, stderr=self._stderr, cwd=cwd,
-            env={"XDG_CACHE_HOME": str(CACHE), **inherited, **(env or {})}, start_new_session=True, preexec_fn=end_with_parent)
+            env={**environment(), **(env or {})}, start_new_session=True, preexec_fn=end_with_parent)
 
     def __enter__(self):
         return self

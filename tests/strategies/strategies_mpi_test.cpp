@@ -3,6 +3,7 @@
 //   test_strategies_mpi NUMBER    random strategies per model
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "comm/mpi_session.h"
@@ -41,7 +42,7 @@ TEST(RandomStrategies, EqualOneRank) {
 TEST(NamedStrategies, EqualOneRank) {
   for (const Graph& graph : {strategy_model("bert", "top1", 5, 0.6),
                              strategy_model_of("gpt", three_experts_per_token())}) {
-    expect_equal_under_named_strategies(graph, processes(), 2);
+    expect_equal_under_named_strategies(graph, processes(), std::min(g_strategies, 2));
   }
 }
 
@@ -72,7 +73,8 @@ TEST(NamedStrategies, Repeat) {
 
 TEST(RandomStrategies, WithSharesRepeat) {
   const Graph graph = strategy_model("bert", "top2", 3, 1.25);
-  for (uint64_t number = 0; number < 6; ++number) {
+  for (uint64_t number = 0; number < static_cast<uint64_t>(std::min(2 * g_strategies, 6));
+       ++number) {
     const Strategy strategy = random_strategy_with_shares(graph, g_world->size(), number);
     const ShortRun once = run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab);
     EXPECT_EQ(once, run_steps(graph, strategy, *g_world, kStrategySteps, kStrategyVocab)) << number;
