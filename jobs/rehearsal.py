@@ -114,7 +114,7 @@ class Plan:
             r"^  - \{name: ([\w-]+), size: (\d+)\}", self.text, re.M)}
         self.head = dict(re.findall(r"^(microbatches|gradients|accumulate): (\S+)", self.text, re.M))
         self.operations = self.entries("op", ("rule", "recompute"))
-        self.parameters = self.entries("name", ("storage", "optimizer_state", "kept"))
+        self.parameters = self.entries("name", ("storage", "optimizer_state", "reshard_after_forward", "kept"))
         shares = re.search(r"^shares:\n(?:[ -].*\n)+", self.text, re.M)
         self.shares = shares[0] if shares else ""
 

@@ -67,7 +67,7 @@ class SingleChanges {
     shorter_gradients();
     without_microbatches();
     without_operations();
-    without_recompute_and_kept();
+    without_memory_choices();
     return std::move(changes_);
   }
 
@@ -176,21 +176,21 @@ class SingleChanges {
   }
 
   // Removes these hints from all operations, or all parameters, at once.
-  void without_recompute_and_kept() {
+  void without_memory_choices() {
     if (std::ranges::any_of(hints_.ops,
                             [](const OperationHint& op) { return op.recompute.has_value(); })) {
-      without("what is computed again", [](Hints& hints) {
+      without("recompute", [](Hints& hints) {
         for (OperationHint& op : hints.ops) {
           op.recompute.reset();
         }
       });
     }
     if (std::ranges::any_of(hints_.parameters, [](const ParameterHint& parameter) {
-          return parameter.kept.has_value();
+          return parameter.residency.has_value();
         })) {
-      without("how long parameters are kept", [](Hints& hints) {
+      without("reshard_after_forward", [](Hints& hints) {
         for (ParameterHint& parameter : hints.parameters) {
-          parameter.kept.reset();
+          parameter.residency.reset();
         }
       });
     }

@@ -6,7 +6,7 @@
 #include "comm/collective.h"
 #include "deck/cluster_deck.h"
 #include "deck/train_deck.h"
-#include "train/kept.h"
+#include "train/persistent.h"
 
 namespace hidup {
 namespace {

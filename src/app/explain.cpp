@@ -12,7 +12,7 @@
 #include "core/name_pattern.h"
 #include "core/units.h"
 #include "program/message_parts.h"
-#include "search/estimate/choose_ways.h"
+#include "search/estimate/choose_routes.h"
 #include "search/named/named_strategies.h"
 #include "search/parallel.h"
 
@@ -27,9 +27,9 @@ void add(PassTimes& times, const Instruction& instruction, const Interval& ran, 
 
 // Names work of no single operation, such as "gradients all_reduce".
 std::string bucket_name(const Instruction& instruction) {
-  const char* of = instruction.bucket < 0                                       ? "gradient_norm"
-                   : instruction.phase == Phase::backward && !instruction.again ? "gradients"
-                                                                                : "parameters";
+  const char* of = instruction.bucket < 0 ? "gradient_norm"
+                   : instruction.phase == Phase::backward && !instruction.recomputed ? "gradients"
+                                                                                     : "parameters";
   return fmt::format("{} {}", of, name_of(instruction.opcode));
 }
 
@@ -218,8 +218,8 @@ std::vector<Candidate> beside_named(const Candidate& explained, const PlanningIn
     Candidate& candidate = candidates[c + 1];
     candidate.reason = broken_hint(input.graph, options.hints, candidate.strategy);
     if (candidate.reason.empty()) {
-      candidate.strategy =
-          with_ways(input.graph, std::move(candidate.strategy), options.lowering, CostModel(costs));
+      candidate.strategy = lowered_routes(input.graph, std::move(candidate.strategy),
+                                          options.lowering, CostModel(costs));
       predict(candidate, input, all_costs);
       check_memory(candidate, options.memory_limit);
     }

@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "deck/model_deck.h"
 #include "interchange/config.h"
-#include "train/kept.h"
+#include "train/persistent.h"
 
 namespace hidup {
 
@@ -44,19 +44,19 @@ InitialModel::InitialModel(const std::string& path, const std::string& names, co
 void InitialModel::load(Executor& executor, int64_t rank) const {
   executor.initialize_parameters();
   const Program& program = executor.program();
-  const KeptValues kept = kept_values(program, rank);
-  for (size_t i = 0; i < kept.values.size(); ++i) {
-    const Value& value = program.value(kept.values[i]);
+  const PersistentValues persistent = persistent_values(program, rank);
+  for (size_t i = 0; i < persistent.values.size(); ++i) {
+    const Value& value = program.value(persistent.values[i]);
     const bool parameter = value.role == Value::Role::parameter;
     if (!parameter && value.master_of < 0) {
       continue;
     }
     const TensorSource& source =
         sources_.at(parameter ? value.name : program.value(value.master_of).name);
-    executor.write(
-        kept.values[i], 0, kept.regions[i].elements(),
-        converted(read_box(source, kept.regions[i]), source.at.tensor->dtype.value(), value.dtype)
-            .data());
+    executor.write(persistent.values[i], 0, persistent.regions[i].elements(),
+                   converted(read_box(source, persistent.regions[i]),
+                             source.at.tensor->dtype.value(), value.dtype)
+                       .data());
   }
 }
 

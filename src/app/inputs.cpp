@@ -6,7 +6,7 @@
 #include "core/log.h"
 #include "deck/cluster_deck.h"
 #include "deck/train_deck.h"
-#include "train/kept.h"
+#include "train/persistent.h"
 #include "train/schedule.h"
 
 namespace hidup {

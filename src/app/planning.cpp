@@ -14,7 +14,7 @@
 #include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
-#include "search/estimate/choose_ways.h"
+#include "search/estimate/choose_routes.h"
 #include "search/named/named_strategies.h"
 #include "sharding/hints.h"
 #include "sharding/memory_choices.h"
@@ -79,11 +79,11 @@ void add_hints_of(const Deck& deck, const Graph& graph, const Mesh& mesh, Hints&
   if (level == Recompute::none) {  // the search may choose to recompute
     return;
   }
-  const std::vector<bool> again = recomputed_ops(graph, level);
-  hints.resize_ops(again.size(), mesh.size());
-  for (size_t op = 0; op < again.size(); ++op) {
+  const std::vector<bool> recomputed = recomputed_ops(graph, level);
+  hints.resize_ops(recomputed.size(), mesh.size());
+  for (size_t op = 0; op < recomputed.size(); ++op) {
     std::optional<bool>& recompute = hints.ops[op].recompute;
-    if (again[op] && !recompute) {
+    if (recomputed[op] && !recompute) {
       recompute = true;
     }
   }
@@ -252,7 +252,7 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
                        : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"),
                                         name_or_file));
   return named && costs
-             ? with_ways(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
+             ? lowered_routes(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
              : strategy;
 }
 

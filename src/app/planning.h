@@ -74,7 +74,7 @@ void check_strategy_choice(const std::string& name_or_file);
 
 // Returns the strategy of a file, or the named one for this graph and mesh with train.recompute;
 // with train.microbatches and train.accumulate if the deck has them. Given costs, a named one gets
-// the fastest routes and algorithms (choose_ways.h). Throws Error(file) or Error(usage).
+// the fastest routes and algorithms (choose_routes.h). Throws Error(file) or Error(usage).
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh, const std::optional<Profile>& costs = std::nullopt);
 

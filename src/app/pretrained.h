@@ -12,7 +12,7 @@
 #include "deck/deck.h"
 #include "device/device.h"
 #include "runtime/executor.h"
-#include "train/kept.h"
+#include "train/persistent.h"
 #include "train/tokenizer.h"
 
 namespace hidup {

@@ -124,17 +124,17 @@ void bruck_all_to_all(MpiMessages& messages, const void* send,
   }
   std::vector<Parcel> kept;
   for (int distance = 1; distance < size; distance *= 2) {
-    const auto goes = [&](int j) { return (j & distance) != 0; };
+    const auto is_sent = [&](int j) { return (j & distance) != 0; };
     std::vector<Piece> pieces;
     for (int j = 0; j < size; ++j) {
-      if (goes(j)) {
+      if (is_sent(j)) {
         pieces.push_back(by_distance[static_cast<size_t>(j)]);
       }
     }
     swap_pieces(messages, pieces, messages.after(distance), messages.after(-distance), kept, doing);
     auto come = pieces.begin();
     for (int j = 0; j < size; ++j) {
-      if (goes(j)) {
+      if (is_sent(j)) {
         by_distance[static_cast<size_t>(j)] = *come++;
       }
     }

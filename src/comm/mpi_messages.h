@@ -44,7 +44,7 @@ class MpiMessages {
   // Returns the elements of a sum that travel in one message.
   int64_t chunk() const { return chunk_; }
   // Returns one of two buffers (0 or 1) for a chunk that the caller forwards.
-  void* passing(int which) const { return buffer(2 + which); }
+  void* relay(int which) const { return buffer(2 + which); }
   const Traffic& traffic() const { return traffic_; }
 
   // Takes one step. Sends the runs of `sends` to `to`, which receives them all, and fills
@@ -72,7 +72,7 @@ class MpiMessages {
   void receive(const Run& run, int from, int tag, int64_t bytes, MPI_Request& request,
                const std::string& doing);
 
-  // Returns a buffer of one chunk: two receive chunks, two are for passing().
+  // Returns a buffer of one chunk: two receive chunks, two are for relay().
   void* buffer(int which) const {
     return at(buffers_.get(), which * chunk_, static_cast<int64_t>(sizeof(float)));
   }

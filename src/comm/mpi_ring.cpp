@@ -52,7 +52,7 @@ class SumsOnTheirWay {
   // Returns the buffer of the chunk that begins at `done`; in the last step, the result.
   void* place(int step, int64_t done) const {
     return step == messages_.size() - 1 ? at(receive_, done, elements_.bytes)
-                                        : messages_.passing(step % 2);
+                                        : messages_.relay(step % 2);
   }
   void add_own(int step, int64_t done, const void* part) const {
     const std::array<const void*, 2> summands = {part, blocks_.own(step, done)};
@@ -63,7 +63,7 @@ class SumsOnTheirWay {
   // Runs the steps from 2 on. The result may overlap this rank's own summand.
   void go_round(int64_t done) {
     for (int step = 2; step < messages_.size(); ++step) {
-      void* const incoming = messages_.passing(step % 2);
+      void* const incoming = messages_.relay(step % 2);
       messages_.exchange({{place(step - 1, done), blocks_.chunk(step - 1, done)}},
                          messages_.after(1), {{incoming, blocks_.chunk(step, done)}},
                          messages_.after(-1), elements_.bytes, doing_);

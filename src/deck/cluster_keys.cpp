@@ -18,8 +18,7 @@ constexpr Range kLinkBandwidths = {1e3, 1e15};    // bytes/s
 std::vector<Key> cluster_keys() {
   return {
       {.name = "cluster.device.kind",
-       .doc = "What a rank computes on. A kind that the program was not built for ends it with "
-              "exit code 8.",
+       .doc = "The device of a rank. A program that was not built for it ends with exit code 8.",
        .fallback = "cpu",
        .choices = {"cpu", "cuda"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_kind; }},
@@ -45,35 +44,37 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::flops,
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_flops; }},
       {.name = "cluster.device.flops_16bit",
-       .doc = "The same of products of bf16 and fp16, without sparsity. auto: as "
-              "`cluster.device.flops`.",
+       .doc = "Rated floating-point rate of products in bf16 and fp16, without sparsity. auto: "
+              "as `cluster.device.flops`.",
        .fallback = "auto",
        .range = kFlopRates,
        .unit = Unit::flops,
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->flops_16bit; }},
       {.name = "cluster.device.efficiency",
-       .doc =
-           "The share of the rated flops that matrix products reach, for predictions without a "
-           "profile: no product reaches all, and small ones reach little. `[{share: 0.8}]`, or by "
-           "precision and size: `[{precision: fp32, share: 0.9}, {precision: bf16, size: 1024, "
-           "share: 0.2}, {precision: bf16, size: 8192, share: 0.8}]`. Between two sizes the share "
-           "lies on a straight line on logarithmic scales, outside it is that of the nearest. "
-           "bf16 and fp16 stand for each other where only one is given. []: products reach all. "
-           "`cluster.cost.model: published` does not use it.",
+       .doc = "The share of the rated flops that matrix products reach, for predictions without "
+              "a profile: no product reaches all, and small ones reach little. `[{share: "
+              "0.8}]`, or by precision and size: `[{precision: fp32, share: 0.9}, {precision: "
+              "bf16, size: 1024, share: 0.2}, {precision: bf16, size: 8192, share: 0.8}]`. "
+              "Between two sizes the share is interpolated on logarithmic scales; outside of "
+              "them it is that of the nearest size. Where only one of bf16 and fp16 is given, "
+              "it stands for both. []: products reach the rated flops. `cluster.cost.model: "
+              "published` does not use it.",
        .fallback = "[]",
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->efficiency; }},
       {.name = "cluster.device.efficiency[].precision",
-       .doc = "Products with elements of this format. any: of those that no other item names.",
+       .doc = "Number format of the products' elements. any: every format that no other item "
+              "names.",
        .fallback = "any",
        .choices = {"any", "fp32", "bf16", "fp16"},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->efficiency[i.outer].precision; }},
       {.name = "cluster.device.efficiency[].size",
-       .doc = "n: products with as many flops as one of n x n by n x n matrices. auto: all.",
+       .doc = "n: products with as many flops as one of n x n by n x n matrices. auto: products "
+              "of all sizes.",
        .fallback = "auto",
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->efficiency[i.outer].size; }},
       {.name = "cluster.device.efficiency[].share",
-       .doc = "The share of the rated flops that they reach.",
+       .doc = "The share of the rated flops that these products reach.",
        .range = {.min = 0, .max = 1, .above_min = true},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->efficiency[i.outer].share; }},
       {.name = "cluster.device.memory_bandwidth",
@@ -84,47 +85,44 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->memory_bandwidth; }},
       {.name = "cluster.device.graph",
-       .doc =
-           "auto: a step is recorded once and then given to the device as a whole, a CUDA graph, "
-           "where the device and what carries the collectives can. off: instruction by "
-           "instruction; the results are the same.",
+       .doc = "auto: a step is recorded once as a CUDA graph and then launched as a whole, "
+              "where the device and the collectives' library can do so. off: instructions are "
+              "launched one by one; the results are the same.",
        .fallback = "auto",
        .choices = {"auto", "off"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_graph; }},
       {.name = "cluster.device.timed_every",
-       .doc =
-           "Where steps are recorded (cluster.device.graph), the instructions of the first three "
-           "steps and of one step in so many are timed: the device does more than it must for "
-           "times. /ranks has NaN for the others, and where one of them hangs is not known.",
+       .doc = "Where steps are recorded (cluster.device.graph), the first three steps and every "
+              "n-th step are timed instruction by instruction, which costs the device extra "
+              "work. /ranks has NaN for the other steps, and an error cannot say at which "
+              "instruction one of them hangs.",
        .fallback = "10",
        .range = {1, 1000000},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->timed_every; }},
       {.name = "cluster.device.algorithms",
-       .doc =
-           "How a GPU's matrix products are computed. heuristic: by the algorithm that cuBLASLt "
-           "proposes first. timed: by the fastest of up to 8, timed when the profile is measured "
-           "and kept in it; products that it does not have, and runs without one "
-           "(`cluster.profile`), as heuristic. Sums may be added in another order: runs with one "
-           "profile are equal to the bit, but one that is measured again may choose otherwise.",
+       .doc = "How a GPU's matrix products are computed. heuristic: by the algorithm that "
+              "cuBLASLt proposes first. timed: by the fastest of up to 8, which are timed when "
+              "the profile is measured, and stored in it; products that the profile lacks, and "
+              "runs without a profile (`cluster.profile`), use the heuristic. Another algorithm "
+              "may add in another order: runs with one profile are equal to the bit, but a new "
+              "profile may hold other choices.",
        .fallback = "heuristic",
        .choices = {"heuristic", "timed"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->algorithms; }},
       {.name = "cluster.device.bf16",
-       .doc =
-           "How a CPU multiplies bf16. native: by its own instructions for that (AVX-512 BF16, "
-           "AMX). f32: as f32, which is the faster way on some CPUs that have such instructions. "
-           "auto: native where all ranks have AMX, or AMD CPUs with AVX-512 BF16; f32 elsewhere. "
-           "Sums are f32 in any case, but added in another order; `doctor` and the timing file say "
-           "what is used. fp16 is multiplied as f32.",
+       .doc = "How a CPU multiplies bf16. native: by its instructions for bf16 (AVX-512 BF16, "
+              "AMX). f32: as f32, which is faster on some CPUs that have such instructions. "
+              "auto: native where all ranks have AMX, or are AMD CPUs with AVX-512 BF16; f32 "
+              "elsewhere. Sums are f32 in any case, but added in another order; `doctor` and "
+              "the timing file say which is used. fp16 is multiplied as f32.",
        .fallback = "auto",
        .choices = {"auto", "native", "f32"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->bf16; }},
       {.name = "cluster.device.reserved_multiprocessors",
-       .doc =
-           "Multiprocessors of a GPU that matrix products leave to messages, where such may be "
-           "under way beside them: cuBLASLt chooses its algorithm for so many less. What "
-           "`cluster.comm.max_ctas` says is a first guess. Sums may be added in another order, so "
-           "results differ in rounding from those with another number.",
+       .doc = "Multiprocessors of a GPU that matrix products leave to messages which may run "
+              "beside them: cuBLASLt chooses its algorithm for so many fewer. The value of "
+              "`cluster.comm.max_ctas` is a first guess. Another number may change the order of "
+              "sums, and so the rounding of results.",
        .fallback = "0",
        .range = {0, 1024},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->reserved_multiprocessors; }},
@@ -144,14 +142,14 @@ std::vector<Key> cluster_keys() {
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].size; }},
       {.name = "cluster.mesh[].bandwidth",
-       .doc =
-           "What one rank can send along the axis, and receive at the same time: a rank's link, "
-           "such as that of one GPU, not that of its host. Where the GPUs of a host share a "
-           "network card, this is the card's bandwidth and `shared` is their number: four hosts of "
-           "8 GPUs with a card of 100 Gbps each are `{name: node, size: 4, bandwidth: 100Gbps, "
-           "shared: 8}` and `{name: gpu, size: 8, bandwidth: 130GB/s}`. Without `shared` every GPU "
-           "would have such a card of its own. For one axis over several hosts see `per_host`. "
-           "Predictions without a profile are made of it; auto: not known.",
+       .doc = "What one rank can send along the axis, and receive at the same time: the "
+              "bandwidth of a rank's link, such as that of one GPU, not that of its host. Where "
+              "the GPUs of a host share a network card, this is the card's bandwidth and "
+              "`shared` is their number: four hosts of 8 GPUs with a card of 100 Gbps each are "
+              "`{name: node, size: 4, bandwidth: 100Gbps, shared: 8}` and `{name: gpu, size: 8, "
+              "bandwidth: 130GB/s}`. Without `shared` every GPU would have such a card of its "
+              "own. For one axis over several hosts see `per_host`. Predictions without a "
+              "profile rest on it; auto: not known.",
        .fallback = "auto",
        .range = kLinkBandwidths,
        .unit = Unit::bandwidth,
@@ -164,28 +162,26 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::seconds,
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].latency; }},
       {.name = "cluster.mesh[].shared",
-       .doc =
-           "So many ranks of the other axes share one link along this axis and divide its "
-           "`bandwidth`, such as the GPUs of a host that have one network card. A rank's link is "
-           "that part of it, 12.5 Gbps of 100 Gbps with `shared: 8`: predictions take it as if all "
-           "of them sent all the time. A divisor of the number of ranks on the other axes. "
-           "`hidup profile` measures it.",
+       .doc = "Number of ranks of the other axes that share one link along this axis and divide "
+              "its `bandwidth`, such as the GPUs of a host that have one network card. A rank's "
+              "link is that part of it: 12.5 Gbps of 100 Gbps with `shared: 8`. Predictions "
+              "assume that all of them send all the time. A divisor of the number of ranks on "
+              "the other axes. `hidup profile` measures the link.",
        .fallback = "1",
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].shared; }},
       {.name = "cluster.mesh[].per_host",
-       .doc =
-           "So many consecutive ranks of this axis are on one host, where one axis holds the ranks "
-           "of several hosts: `{name: gpus, size: 32, per_host: 8, bandwidth: 130GB/s, "
-           "host_bandwidth: 100Gbps}`. `bandwidth` is then what a rank has inside its host. "
-           "Predictions without a profile: rings and trees cross a host's link once in each "
-           "direction, so the slower of the two links counts. All-to-alls send over it what each "
-           "of its ranks has for other hosts; moves count as if all of its ranks sent over it at "
-           "once. Better write two axes, one for hosts and one for the ranks of each: then a "
-           "strategy may treat them differently, and keep inside a host what is large. The same "
-           "strategy then costs as much, or less: every link has its own latency, and collectives "
-           "may go inside hosts first, which sends less between them. A divisor of the axis's "
-           "size.",
+       .doc = "Number of consecutive ranks of this axis on one host, where one axis holds the "
+              "ranks of several hosts: `{name: gpus, size: 32, per_host: 8, bandwidth: 130GB/s, "
+              "host_bandwidth: 100Gbps}`. `bandwidth` is then the bandwidth of a rank inside "
+              "its host. Predictions without a profile: rings and trees cross a host's link "
+              "once in each direction, so the slower of the two links counts. All-to-alls send "
+              "over it what each of its ranks has for other hosts; moves count as if all ranks "
+              "of the host sent over it at once. It is better to write two axes, one for the "
+              "hosts and one for the ranks of each: then a strategy may treat them differently, "
+              "and keep large messages inside a host. The same strategy then costs as much, or "
+              "less: every link has its own latency, and collectives may run inside hosts "
+              "first, which sends less between them. A divisor of the axis's size.",
        .fallback = "1",
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].per_host; }},
@@ -197,11 +193,10 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].host_bandwidth; }},
       {.name = "cluster.mesh[].bandwidth_trace",
-       .doc =
-           "A link that varies in time, with `cluster.emulate` only: for a while it has this "
-           "bandwidth, then the next; the list is repeated from the run's start. A message's bytes "
-           "pass at bandwidth_trace / `bandwidth` times their pace, its latency as ever. "
-           "Strategies are chosen for `bandwidth`.",
+       .doc = "The bandwidth of a link that varies in time, with `cluster.emulate` only: the "
+              "link has each bandwidth for its time, and the list repeats from the run's start. "
+              "Where a message passes at another bandwidth than `bandwidth`, its bytes take "
+              "proportionally longer; its latency stays. Strategies are chosen for `bandwidth`.",
        .fallback = "[]",
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->mesh[i.outer].bandwidth_trace; }},
       {.name = "cluster.mesh[].bandwidth_trace[].for",
@@ -212,20 +207,19 @@ std::vector<Key> cluster_keys() {
          return &d.cluster->mesh[i.outer].bandwidth_trace[i.inner].for_s;
        }},
       {.name = "cluster.mesh[].bandwidth_trace[].bandwidth",
-       .doc = "What one rank can send meanwhile, before `shared` divides it.",
+       .doc = "What one rank can send during this time, before `shared` divides it.",
        .range = kLinkBandwidths,
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, Item i) -> Slot {
          return &d.cluster->mesh[i.outer].bandwidth_trace[i.inner].bandwidth;
        }},
       {.name = "cluster.devices",
-       .doc =
-           "Ranks that compute at different rates: the first `count` ranks are as the first item "
-           "says, and so on; the counts add up to the number of ranks. Predictions without a "
-           "profile and `cluster.emulate` take them instead of `cluster.device.flops`, "
-           "`flops_16bit` and `memory_bandwidth`; the search plans for the slowest, its plan's "
-           "time is that of all. "
-           "[]: all ranks are as `cluster.device`.",
+       .doc = "Ranks that compute at different rates: the first `count` ranks are as the first "
+              "item says, the next as the second, and so on; the counts add up to the number of "
+              "ranks. Predictions without a profile and `cluster.emulate` use them instead of "
+              "`cluster.device.flops`, `flops_16bit` and `memory_bandwidth`. The search plans "
+              "for the slowest rank; the predicted time is that of all ranks. []: all ranks are "
+              "as `cluster.device`.",
        .fallback = "[]",
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->devices; }},
       {.name = "cluster.devices[].count",
@@ -247,10 +241,9 @@ std::vector<Key> cluster_keys() {
          return &d.cluster->devices[i.outer].memory_bandwidth;
        }},
       {.name = "cluster.comm.backend",
-       .doc =
-           "What carries the collectives. mpi: through the host's memory. nccl: between GPUs, of "
-           "which every rank needs one of its own; a program without it ends with exit code 8. "
-           "auto: nccl where it can be, else mpi.",
+       .doc = "The library of the collectives. mpi: MPI, through the host's memory. nccl: NCCL, "
+              "between GPUs, of which every rank needs one of its own; a program that was built "
+              "without it ends with exit code 8. auto: nccl where possible, else mpi.",
        .fallback = "auto",
        .choices = {"auto", "mpi", "nccl"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->comm_backend; }},
@@ -274,31 +267,29 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::seconds,
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->heartbeat_timeout_s; }},
       {.name = "cluster.comm.collective_timeout",
-       .doc =
-           "A collective that ranks wait in for this long counts as one that never ends, and the "
-           "run ends with exit code 5 and says which rank did not come. One of NCCL counts in any "
-           "case; one of MPI where no rank has moved for as long.",
+       .doc = "A collective that ranks wait in for this long counts as one that never ends: the "
+              "run ends with exit code 5, and the error names the rank that did not come. "
+              "Collectives of MPI count only while no rank has advanced for as long; those of "
+              "NCCL always.",
        .fallback = "10min",
        .range = {1, kHour},
        .unit = Unit::seconds,
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->collective_timeout_s; }},
       {.name = "cluster.profile",
-       .doc =
-           "Measured times of the cluster, on which predictions rest: a file of `hidup profile`, "
-           "which `train` refuses where it was measured with another build, device, libraries or "
-           "ranks. auto: `train` keeps one for each model, which it measures where there is none, "
-           "and "
-           "again where messages take other times by more than 20 %; of a file it only says so. "
-           "none: there is none. Without one, predictions rest on `cluster.device.flops` and the "
-           "axes' bandwidth. Relative paths start as those of `data.path`.",
+       .doc = "A file of measured times of the cluster, on which predictions rest, written by "
+              "`hidup profile`; `train` refuses one that was measured with another build, "
+              "device, library or number of ranks. auto: `train` stores one for each model. It "
+              "measures a new one where there is none, or where messages take more than 20 % "
+              "more or less than in it; it only reports such a change of a file that the deck "
+              "names. none: predictions rest on `cluster.device.flops` and the axes' bandwidth. "
+              "Relative paths start as those of `data.path`.",
        .fallback = "auto",
        .choices = {"auto", "none"},
        .path_of = "file",
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->profile; }},
       {.name = "cluster.profile_noise",
-       .doc =
-           "Multiplies every time of the profile by a factor between 1 - this and 1 + this, drawn "
-           "from `train.seed`: how much a search depends on exact times.",
+       .doc = "Multiplies every time of the profile by a factor between 1 - this and 1 + this, "
+              "drawn from `train.seed`. It shows how much a search depends on exact times.",
        .fallback = "0",
        .range = {.min = 0, .max = 1, .below_max = true},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->profile_noise; }},
@@ -310,16 +301,16 @@ std::vector<Key> cluster_keys() {
        .choices = {"measured", "published"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->cost_model; }},
       {.name = "cluster.emulate",
-       .doc = "on: CPU ranks compute for real, whatever the device's kind, and time is that of the "
-              "cluster which this deck describes: every instruction takes what the cost model "
-              "gives for it, by the deck's "
-              "rates or the file of `cluster.profile`; nothing is measured.",
+       .doc = "on: CPU ranks compute for real, whatever the device's kind, and time is that of "
+              "the cluster in this deck: every instruction takes the time that the cost model "
+              "gives for it, by the deck's rates or the file of `cluster.profile`. Nothing is "
+              "measured.",
        .fallback = "off",
        .choices = {"on", "off"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->emulate; }},
       {.name = "cluster.emulate_dilation",
-       .doc = "Wall time over emulated time. What is computed for real must be over within its "
-              "emulated time, stretched so; the run reports what was late.",
+       .doc = "Wall time over emulated time. Real computation must end within its emulated "
+              "time, multiplied by this; the run reports instructions that ended late.",
        .fallback = "1",
        .range = {1e-6, 1e6},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->emulate_dilation; }},

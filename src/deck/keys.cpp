@@ -34,24 +34,22 @@ constexpr Condition kHasBalanceLoss = {
 std::vector<Key> model_keys() {
   return {
       {.name = "model.family",
-       .doc =
-           "What is built. bert, gpt and llama are language models: a token is predicted from "
-           "those "
-           "before it. bert: blocks as BERT's (layer norm behind each half, ReLU, sinusoidal "
-           "positions). "
-           "gpt: GPT-2 (layer norm before each half, GELU, learned positions, the head tied to "
-           "the embedding). vit: the class of an image of `data.kind` images, by blocks as bert's "
-           "but without the mask, from 64 patches of 4 x 4 pixels and a class token before them; "
-           "learned positions. llama: Llama (RMS norm before each half, SwiGLU, rotary positions, "
-           "heads that share keys and values, no biases).",
+       .doc = "The architecture. bert, gpt and llama are language models, which predict each "
+              "token from those before it. bert: BERT's blocks (layer norm behind each half, "
+              "ReLU, sinusoidal positions). gpt: GPT-2 (layer norm before each half, GELU, "
+              "learned positions, the head tied to the embedding). llama: Llama (RMS norm "
+              "before each half, SwiGLU, rotary positions, heads that share keys and values, no "
+              "biases). vit: a classifier of `data.kind` images; its blocks are bert's without "
+              "the mask, its input is 64 patches of 4 x 4 pixels behind a class token, with "
+              "learned positions.",
        .fallback = "bert",
        .choices = {"bert", "gpt", "vit", "llama"},
        .conditions = {kNoGraph},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->family; }},
       {.name = "model.graph",
-       .doc = "What is built, instead of a family: a file with the graph of one device as text. "
-              "Family, layers, hidden, ffn, heads, dropout and experts are then the graph's and "
-              "refused here; `model.sequence` and `train.batch` must be the graph's. Relative "
+       .doc = "A file with a graph of one device as text, which replaces a family. Family, "
+              "layers, hidden, ffn, heads, dropout and experts are then the graph's, and an "
+              "error here; `model.sequence` and `train.batch` must equal the graph's. Relative "
               "paths start as those of `data.path`.",
        .fallback = "none",
        .choices = {"none"},
@@ -80,8 +78,8 @@ std::vector<Key> model_keys() {
        .conditions = {kNoGraph},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->heads; }},
       {.name = "model.kv_heads",
-       .doc = "Heads of keys and values of a block, of which every one serves as many of "
-              "`model.heads`. auto: as many as those.",
+       .doc = "Heads of keys and values in a block. Each serves the same number of "
+              "`model.heads`. auto: as many as `model.heads`.",
        .fallback = "auto",
        .range = {1, 10000},
        .conditions = {kNoGraph, kIsLlama},
@@ -99,20 +97,20 @@ std::vector<Key> model_keys() {
        .conditions = {kNoGraph},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->norm_epsilon; }},
       {.name = "model.tied_head",
-       .doc = "Whether the head's weight is the embedding's.",
+       .doc = "on: the head uses the embedding's weight. off: the head has a weight of its own.",
        .fallback = "off",
        .choices = {"on", "off"},
        .conditions = {kNoGraph, kIsLlama},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->tied_head; }},
       {.name = "model.sequence",
-       .doc = "Tokens of a sequence. Of images it is 65, the patches and the class token, and "
-              "refused here.",
+       .doc = "Tokens of a sequence. Images have 65, the patches and the class token; the key "
+              "is an error for them.",
        .range = {1, 10000000},
        .conditions = {kNoImages},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->sequence; }},
       {.name = "model.vocab",
-       .doc = "Number of different tokens. auto: as many as the data needs. Of images it is 10, "
-              "their classes, and refused here.",
+       .doc = "Number of different tokens. auto: as many as the data needs. Images have 10 "
+              "classes; the key is an error for them.",
        .fallback = "auto",
        .range = {1, kMaxVocab},
        .conditions = {kNoImages},
@@ -124,13 +122,12 @@ std::vector<Key> model_keys() {
        .conditions = {kNoGraph},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->dropout; }},
       {.name = "model.precision",
-       .doc =
-           "Number format of parameters and activations, whatever a graph file says. bf16, fp16: "
-           "16 bits; gradients of parameters, the optimizer's state with a master copy of the "
-           "parameters, and all sums are in 32 (`train.gradients` says how they are sent). fp16 "
-           "scales the loss, from 65536 on: half of "
-           "that after a step whose gradients overflow, which then changes nothing, and twice "
-           "after 2000 steps without one.",
+       .doc = "Number format of parameters and activations; it overrides that of a graph file. "
+              "bf16 and fp16 take 16 bits; gradients of parameters, the optimizer's state with "
+              "a master copy of the parameters, and all sums take 32 (`train.gradients` says "
+              "how gradients are sent). fp16 scales the loss, from 65536 on: a step whose "
+              "gradients overflow changes nothing and halves the scale, and 2000 steps without "
+              "an overflow double it.",
        .fallback = "fp32",
        .choices = {"fp32", "bf16", "fp16"},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->precision; }},
@@ -140,7 +137,7 @@ std::vector<Key> model_keys() {
 std::vector<Key> moe_keys() {
   return {
       {.name = "model.moe.experts",
-       .doc = "Experts of a block that has them instead of its feed-forward network. 0: the model "
+       .doc = "Experts of a block that has them instead of a feed-forward network. 0: the model "
               "is dense.",
        .fallback = "0",
        .range = {0, 100000},
@@ -148,33 +145,33 @@ std::vector<Key> moe_keys() {
        .conditions = {kNoGraph},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.experts; }},
       {.name = "model.moe.every",
-       .doc = "Every how many blocks one has experts: 2 is the second, the fourth and so on. At "
-              "most `model.layers`.",
+       .doc = "Every n-th block has experts: 2 means the second, the fourth and so on. At most "
+              "`model.layers`.",
        .fallback = "2",
        .range = {1, 10000},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.every; }},
       {.name = "model.moe.router",
-       .doc = "Who chooses a token's experts. top1, top2, topk: a learned router, the one, two or "
-              "`model.moe.top_k` experts that it rates highest. hash: one expert (or "
-              "`model.moe.top_k` of them), at random for each place in the batch and the same in "
-              "every step.",
+       .doc = "How the experts of a token are chosen. top1, top2, topk: a learned router takes "
+              "the one, two or `model.moe.top_k` experts that it rates highest. hash: one "
+              "expert (or `model.moe.top_k` of them) per place in the batch, at random and the "
+              "same in every step.",
        .fallback = "top2",
        .choices = {"top1", "top2", "topk", "hash"},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.router; }},
       {.name = "model.moe.top_k",
        .doc = "Experts per token, at most `model.moe.experts`. The router topk needs a number. "
-              "auto: 1 for top1 and hash, 2 for top2. First choices take slots before second ones, "
-              "these before third ones and so on.",
+              "auto: 1 for top1 and hash, 2 for top2. All first choices take slots before any "
+              "second choice, second choices before third ones, and so on.",
        .fallback = "auto",
        .range = {1, 100000},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.top_k; }},
       {.name = "model.moe.normalize",
-       .doc = "With several experts per token. on: the weights with which they are mixed add up to "
-              "1 (GShard). off: each is the router's probability of the expert, as it is where a "
-              "token has one expert (Switch).",
+       .doc = "How the experts of a token are weighted where there are several. on: their "
+              "weights add up to 1 (GShard). off: each weight is the router's probability of "
+              "the expert, as it always is where a token has one expert (Switch).",
        .fallback = "on",
        .choices = {"on", "off"},
        .conditions = {kNoGraph, kHasExperts},
@@ -188,27 +185,28 @@ std::vector<Key> moe_keys() {
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.capacity_factor; }},
       {.name = "model.moe.balance_loss",
-       .doc = "Weight with which the balance loss of every block with experts is minimised beside "
-              "the loss: it is small where tokens are spread evenly. It is computed over the whole "
-              "batch, reported without the weight, and no part of the loss. 0: none. Refused for "
-              "the router hash.",
+       .doc = "Weight of the balance loss of every block with experts, which is small where "
+              "tokens are spread evenly. It is minimised beside the loss, computed over the "
+              "whole batch, and reported apart from the loss and without the weight. 0: none. "
+              "An error for the router hash.",
        .fallback = "0",
        .range = {.min = kLeastFactor, .max = 1e6, .or_zero = true},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.balance_loss; }},
       {.name = "model.moe.balance",
-       .doc = "What the balance loss is, with P the mean over all tokens of an expert's "
-              "probability. switch: the sum over the experts of f x P, times their number, with f "
-              "the expert's share of all choices before any is dropped. gshard: the mean over the "
-              "experts of f x P, with f the expert's share of the first choices.",
+       .doc = "The formula of the balance loss. P is the mean over all tokens of an expert's "
+              "probability. switch: the number of experts times the sum over the experts of f x "
+              "P, where f is the expert's share of all choices before any is dropped. gshard: "
+              "the mean over the experts of f x P, where f is the expert's share of the first "
+              "choices.",
        .fallback = "switch",
        .choices = {"switch", "gshard"},
        .conditions = {kNoGraph, kHasExperts, kHasBalanceLoss},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.balance; }},
       {.name = "model.moe.z_loss",
-       .doc = "Weight with which the router's z loss is minimised beside the loss: the mean over "
-              "all tokens of the square of log(sum(exp(logits))) (ST-MoE). Reported as the balance "
-              "loss is. 0: none.",
+       .doc = "Weight of the router's z loss, the mean over all tokens of the square of "
+              "log(sum(exp(logits))) (ST-MoE). It is minimised beside the loss, and reported as "
+              "the balance loss is. 0: none.",
        .fallback = "0",
        .range = {.min = kLeastFactor, .max = 1e6, .or_zero = true},
        .conditions = {kNoGraph, kHasExperts},
@@ -236,22 +234,21 @@ std::vector<Key> data_keys() {
        .choices = {"text", "tokens", "synthetic", "images"},
        .slot = [](Deck& d, Item) -> Slot { return &d.data->kind; }},
       {.name = "data.path",
-       .doc = "Where the data is: needed for the kinds text and tokens, refused for synthetic, "
-              "either for images. "
-              "Relative paths start in the folder of the deck; in `--set` in the working "
-              "directory.",
+       .doc = "The files of the data. The kinds text and tokens need it, images may have it, "
+              "synthetic may not. Relative paths start in the folder of the deck; in `--set` in "
+              "the working directory.",
        .fallback = "[]",
        .slot = [](Deck& d, Item) -> Slot { return &d.data->path; }},
       {.name = "data.tokenizer",
-       .doc = "What is a token of a text: a byte, or a word.",
+       .doc = "The tokens of a text: its bytes, or its words.",
        .fallback = "bytes",
        .choices = {"bytes", "words"},
        .slot = [](Deck& d, Item) -> Slot { return &d.data->tokenizer; }},
       {.name = "data.validation",
-       .doc = "What the validation loss is measured on. A number: this part of the data, its last "
-              "windows of `model.sequence` tokens, or its last images, which training then does "
-              "not see. Otherwise "
-              "files as in `data.path`, of the same kind. Refused for the kind synthetic.",
+       .doc = "The data on which the validation loss is measured. A number: this part of the "
+              "data, its last windows of `model.sequence` tokens or its last images, which "
+              "training then does not see. Otherwise files as in `data.path`, of the same kind. "
+              "An error for the kind synthetic.",
        .fallback = "none",
        .choices = {"none"},
        .range = {.min = 0, .max = 0.5, .above_min = true},
@@ -273,10 +270,10 @@ std::vector<Key> all_keys() {
 
 std::span<const Section> sections() {
   static const std::vector<Section> kSections = {
-      {"model", DeckFile::model, "What is trained. Sizes count elements."},
-      {"data", DeckFile::model, "What it is trained on."},
-      {"train", DeckFile::model, "How it is trained."},
-      {"cluster", DeckFile::cluster, "What it is trained with."},
+      {"model", DeckFile::model, "The model. Sizes count elements."},
+      {"data", DeckFile::model, "The data."},
+      {"train", DeckFile::model, "The training."},
+      {"cluster", DeckFile::cluster, "The cluster."},
   };
   return kSections;
 }

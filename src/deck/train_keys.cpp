@@ -26,39 +26,38 @@ std::vector<Key> train_keys() {
        .range = {1, 1e12},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->steps; }},
       {.name = "train.microbatches",
-       .doc = "Parts of the batch, one of which computes while another communicates; gradients are "
-              "those of the whole batch. At most `train.batch`, and few: two can hide each other's "
-              "messages, and the time to plan a step grows with their number. auto: what the "
-              "strategy says.",
+       .doc = "Parts of the batch: one computes while another communicates, and gradients are "
+              "those of the whole batch. At most `train.batch`. Few are enough: two can hide "
+              "each other's messages, and the time to plan a step grows with their number. "
+              "auto: as the strategy says.",
        .fallback = "auto",
        .range = {1, kMaxMicrobatches},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->microbatches; }},
       {.name = "train.accumulate",
-       .doc =
-           "Groups of microbatches, one after the other, each with its forward and its backward "
-           "pass: activations take the memory of one. Gradients add up over the groups; they are "
-           "sent and applied once a step. `train.batch` has a sequence for each microbatch of "
-           "each group. Not for routers with losses of their own, which are of the whole batch. "
-           "auto: what the strategy says; the search takes groups where memory is short.",
+       .doc = "Groups of microbatches. A group does its forward and its backward pass before "
+              "the next one begins, so activations take the memory of one group. Gradients add "
+              "up over the groups, and are sent and applied once a step. `train.batch` must "
+              "have a sequence for each microbatch of each group. Routers with losses of their "
+              "own allow one group only, because their losses are those of the whole batch. "
+              "auto: as the strategy says; the search uses groups where memory is short.",
        .fallback = "auto",
        .range = {1, kMaxMicrobatches},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->accumulate; }},
       {.name = "train.recompute",
-       .doc =
-           "What is not kept for the backward pass, which computes it again; a strategy file says "
-           "so itself, and a search may compute more again where memory is short. cheap: norms, "
-           "biases, activation "
-           "functions and dropout. block: all in a block but what others read; a block are "
-           "operations one behind the other whose names are equal up to their first number, such "
-           "as layers.3. Losses are equal to the bit, but for fp32 on GPUs, where cuBLASLt's "
-           "products "
-           "have a GELU of their own; in 16 bits cheap keeps a GELU behind a product's bias.",
+       .doc = "Activations that the backward pass recomputes, so that they take no memory in "
+              "between. A strategy file has its own choice, and a search may recompute more "
+              "where memory is short. cheap: norms, biases, activation functions and dropout. "
+              "block: all activations of a block that no other block reads; a block is a run of "
+              "operations whose names are equal up to their first number, such as layers.3. "
+              "Losses stay equal to the bit, except in fp32 on GPUs, where cuBLASLt's fused "
+              "GELU differs from the separate one. In 16 bits, cheap does not recompute a GELU "
+              "behind a product's bias.",
        .fallback = "none",
        .choices = {"none", "cheap", "block"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->recompute; }},
       {.name = "train.seed",
-       .doc = "Parameters, dropout and the order of the data follow from it, on any number "
-              "of ranks.",
+       .doc = "Seed of the initial parameters, of dropout and of the order of the data, on any "
+              "number of ranks.",
        .fallback = "1",
        .slot = [](Deck& d, Item) -> Slot { return &d.train->seed; }},
       {.name = "train.lr",
@@ -67,7 +66,7 @@ std::vector<Key> train_keys() {
        .range = {kLeastFactor, 1000},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->lr; }},
       {.name = "train.schedule",
-       .doc = "How the learning rate falls from the end of the warmup to the last step.",
+       .doc = "The course of the learning rate from the end of the warmup to the last step.",
        .fallback = "constant",
        .choices = {"constant", "linear", "cosine"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->schedule; }},
@@ -83,7 +82,7 @@ std::vector<Key> train_keys() {
        .range = {0, 1},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->min_lr_ratio; }},
       {.name = "train.optimizer",
-       .doc = "adam, or adamw, whose weight decay is apart from the gradient.",
+       .doc = "adam, or adamw, which decays weights apart from the gradient.",
        .fallback = "adam",
        .choices = {"adam", "adamw"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->optimizer; }},
@@ -163,9 +162,9 @@ std::vector<Key> train_keys() {
        .slot = [](Deck& d, Item) -> Slot { return &d.train->validate_every; }},
       {.name = "train.on_nan",
        .doc = "What happens when the loss, the gradients or the validation loss are not finite. "
-              "stop: the step is run again instruction by instruction, and exit code 9 names the "
-              "step, the rank and the first operation whose output is not finite. skip: the update "
-              "skips the step, and training goes on.",
+              "stop: the step is repeated instruction by instruction; the error names the step, "
+              "the rank and the first operation whose output is not finite, and the exit code "
+              "is 9. skip: the step changes no parameter, and training goes on.",
        .fallback = "stop",
        .choices = {"stop", "skip"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->on_nan; }},
@@ -188,26 +187,28 @@ std::vector<Key> checkpoint_keys() {
        .unit = Unit::seconds,
        .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.every_s; }},
       {.name = "train.checkpoint.keep",
-       .doc = "How many checkpoints are kept: older ones are removed. 0: all.",
+       .doc = "Number of checkpoints that stay; older ones are removed. 0: all stay.",
        .fallback = "3",
        .range = {0, 1e6},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.keep; }},
       {.name = "train.checkpoint.folder",
-       .doc = "Where the checkpoints are. auto: the timing file's name with .ckpt instead of .h5. "
-              "One run at a time may write there. Relative paths start as those of `data.path`.",
+       .doc = "Folder of the checkpoints. auto: the timing file's name with .ckpt instead of "
+              ".h5. One run at a time may write there. Relative paths start as those of "
+              "`data.path`.",
        .fallback = "auto",
        .choices = {"auto"},
        .path_of = "folder",
        .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.folder; }},
       {.name = "train.checkpoint.blocking",
-       .doc = "on: training waits until a checkpoint is written. off: it goes on meanwhile, for "
-              "which the host keeps a copy of what is written.",
+       .doc = "on: training waits until a checkpoint is written. off: training goes on "
+              "meanwhile, and the host holds a copy of the state until it is written.",
        .fallback = "off",
        .choices = {"on", "off"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.blocking; }},
       {.name = "train.checkpoint.on_error",
        .doc = "What happens when a checkpoint cannot be written; the one before it stays in any "
-              "case. warn: training goes on with a warning. stop: it ends with exit code 6.",
+              "case. warn: training goes on with a warning. stop: the run ends with exit code "
+              "6.",
        .fallback = "warn",
        .choices = {"warn", "stop"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->checkpoint.on_error; }},

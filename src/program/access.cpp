@@ -36,9 +36,9 @@ Accesses::Accesses(const Program& program) : starts_(program.values.size() + 1, 
   list_.resize(starts_.back());
   std::vector<size_t> ends(starts_.begin(), starts_.end() - 1);
   for_operands(program, [&](size_t value, int instruction, bool reads, bool writes) {
-    const bool again =
+    const bool is_same =
         ends[value] > starts_[value] && list_[ends[value] - 1].instruction == instruction;
-    Access& access = list_[again ? ends[value] - 1 : ends[value]++];
+    Access& access = list_[is_same ? ends[value] - 1 : ends[value]++];
     access = {instruction, access.reads || reads, access.writes || writes};
     const Instruction& user = program.instructions[static_cast<size_t>(instruction)];
     last_uses_[value][static_cast<size_t>(user.stream)] = instruction;

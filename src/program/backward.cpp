@@ -9,8 +9,8 @@
 #include "core/check.h"
 #include "core/deadline.h"
 #include "graph/operation.h"
-#include "program/again.h"
 #include "program/lowering.h"
+#include "program/recompute.h"
 
 namespace hidup {
 namespace {
@@ -29,18 +29,18 @@ std::string backward_name(const Graph& graph, OpId id, const BackwardStep& step)
 class BackwardPass {
  public:
   BackwardPass(const LoweringInput& input, int group, const std::vector<ForwardValues>& forward,
-               ForwardAgain& again, ParameterGradients& gradients, ProgramBuilder& builder)
+               Recomputation& recomputation, ParameterGradients& gradients, ProgramBuilder& builder)
       : input_(input),
         graph_(input.graph),
         first_(group * input.strategy.microbatches),
         forward_(forward),
-        again_(again),
+        recomputation_(recomputation),
         gradients_(gradients),
         builder_(builder) {}
 
   void run() {
-    for (OpId op = input_.op_count() - 1; again_.is_needed() && op >= 0; --op) {
-      again_.plan(op, read_by(op, first_));
+    for (OpId op = input_.op_count() - 1; recomputation_.is_needed() && op >= 0; --op) {
+      recomputation_.plan(op, read_by(op, first_));
     }
     for (int m = first_; m < first_ + input_.strategy.microbatches; ++m) {
       sums_.assign(graph_.tensors().size(), {});
@@ -81,8 +81,8 @@ class BackwardPass {
     const ValueId dy = output_gradient(scope);
     check(dy >= 0 || op.output == graph_.loss() || op.kind == OpKind::route, "{} has no use",
           graph_.op_name(scope.op));
-    if (again_.is_needed()) {
-      again_.need(scope, read_by(scope.op, scope.microbatch), dy);
+    if (recomputation_.is_needed()) {
+      recomputation_.need(scope, read_by(scope.op, scope.microbatch), dy);
     }
     for (const BackwardStep& step : steps) {
       if (step.opcode && is_needed(step, graph_, op)) {
@@ -174,7 +174,7 @@ class BackwardPass {
     for (const BackwardOperand& operand : step.operands) {
       values.push_back(operand.from == BackwardOperand::From::output_gradient
                            ? dy
-                           : again_.now(forward_value(scope, operand)));
+                           : recomputation_.now(forward_value(scope, operand)));
     }
     if (graph_.op(scope.op).kind == OpKind::route) {  // its losses also read the sums
       values.push_back(forward(scope.microbatch).saved[static_cast<size_t>(scope.op)][0]);
@@ -322,7 +322,7 @@ class BackwardPass {
   const Graph& graph_;
   const int first_;  // the group's first microbatch
   const std::vector<ForwardValues>& forward_;
-  ForwardAgain& again_;
+  Recomputation& recomputation_;
   ParameterGradients& gradients_;
   ProgramBuilder& builder_;
   std::vector<std::vector<GradientSum>> sums_;  // per activation, for the current microbatch
@@ -332,9 +332,9 @@ class BackwardPass {
 }  // namespace
 
 void write_backward(const LoweringInput& input, int group,
-                    const std::vector<ForwardValues>& forward, ForwardAgain& again,
+                    const std::vector<ForwardValues>& forward, Recomputation& recomputation,
                     ParameterGradients& gradients, ProgramBuilder& builder) {
-  BackwardPass(input, group, forward, again, gradients, builder).run();
+  BackwardPass(input, group, forward, recomputation, gradients, builder).run();
 }
 
 }  // namespace hidup

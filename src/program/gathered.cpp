@@ -11,7 +11,7 @@ namespace hidup {
 
 int GatheredParameters::plan(OpId op, TensorId id, const Layout& wanted) {
   const ParameterStrategy& stored = input_.stored(id);
-  const bool of_a_pass = stored.kept == Kept::pass;
+  const bool of_a_pass = stored.residency == Residency::pass;
   if (reshards_locally(stored.storage, wanted, builder_.mesh()) || bucket_of(id, wanted) >= 0) {
     return -1;
   }
@@ -101,7 +101,7 @@ void GatheredParameters::write(const Scope& scope, int bucket, const std::vector
   const size_t written = builder_.length(scope.microbatch);
   gathered.gathered = builder_.reshard(of_bucket, values, gathered.wanted, name, false);
   for (Instruction& instruction : builder_.from(scope.microbatch, written)) {
-    instruction.again = scope.phase == Phase::backward;
+    instruction.recomputed = scope.phase == Phase::backward;
     if (instruction.stream == StreamKind::comm) {
       instruction.after_uses_of = used;
     }

@@ -18,9 +18,9 @@ struct LoweringInput;
 
 // Parameters that are gathered together, bucket by bucket, in the order in which a pass uses them.
 // The communication stream runs ahead, so that the next bucket arrives while one is used. With
-// residency Kept::step it runs ahead without limit. With Kept::pass it is one step ahead: while the
-// buckets that begin with one operation are used, the next operation's arrive, after the last uses
-// of those before.
+// residency Residency::step it runs ahead without limit. With Residency::pass it is one step ahead:
+// while the buckets that begin with one operation are used, the next operation's arrive, after the
+// last uses of those before.
 class GatheredParameters {
  public:
   GatheredParameters(const LoweringInput& input, ProgramBuilder& builder)
@@ -37,25 +37,25 @@ class GatheredParameters {
     TensorId parameter;
     ValueId value;
   };
-  // Gathers the bucket unless it is there; with Kept::pass, also the buckets of the next step.
+  // Gathers the bucket unless it is there; with Residency::pass, also the buckets of the next step.
   // Returns the new copies. `stored`: per tensor, the parameter as it is stored.
   std::vector<Copy> gather(const Scope& scope, int bucket, const std::vector<ValueIds>& stored);
   // Returns the gathered parameter.
   ValueId value(TensorId id, const Layout& wanted) const;
-  // Forgets the gathered parameters with Kept::pass.
+  // Forgets the gathered parameters with Residency::pass.
   void end_pass();
 
  private:
   struct Bucket {
     Layout storage;
     Layout wanted;
-    int step = -1;  // for Kept::pass; otherwise -1
+    int step = -1;  // for Residency::pass; otherwise -1
     std::vector<TensorId> parameters = {};
     int64_t bytes = 0;       // global bytes in storage
     ValueIds gathered = {};  // per parameter; empty: not gathered
   };
 
-  // The buckets with Kept::pass that begin with one operation.
+  // The buckets with Residency::pass that begin with one operation.
   struct Step {
     OpId op;
     std::vector<int> buckets;

@@ -172,28 +172,28 @@ void ParameterGradients::close_bucket(const Scope& scope, Group& group) {
   group.buckets.push_back(bucket);
 }
 
-std::vector<bool> ParameterGradients::passing_sums() const {
-  std::vector<bool> passing(builder_.program().values.size());
+std::vector<bool> ParameterGradients::transient_sums() const {
+  std::vector<bool> transient(builder_.program().values.size());
   for (const auto& [id, gradient] : gradients_) {
     for (const GradientSum& sum : gradient.sums) {
-      passing[static_cast<size_t>(sum.value)] =
-          sum.value != gradient.total && input_.stored(id).kept == Kept::pass;
+      transient[static_cast<size_t>(sum.value)] =
+          sum.value != gradient.total && input_.stored(id).residency == Residency::pass;
     }
   }
-  return passing;
+  return transient;
 }
 
 void ParameterGradients::order_sums(size_t first) const {
   std::vector<Instruction>& list = builder_.program().instructions;
-  const std::vector<bool> passing = passing_sums();
-  std::vector<bool> begun(passing.size());
+  const std::vector<bool> transient = transient_sums();
+  std::vector<bool> begun(transient.size());
   std::map<int, ValueIds> sent;  // per bucket: the sums that it sends
   std::vector<int> order;        // of buckets
   for (size_t i = 0; i < list.size(); ++i) {
     Instruction& instruction = list[i];
     const bool sends = instruction.phase == Phase::backward && instruction.bucket >= 0;
     for (const ValueId value : instruction.inputs) {
-      if (sends && passing[static_cast<size_t>(value)]) {
+      if (sends && transient[static_cast<size_t>(value)]) {
         sent[instruction.bucket].push_back(value);
         if (order.empty() || order.back() != instruction.bucket) {
           order.push_back(instruction.bucket);
@@ -201,7 +201,7 @@ void ParameterGradients::order_sums(size_t first) const {
       }
     }
     for (const ValueId value : instruction.outputs) {
-      if (!passing[static_cast<size_t>(value)] || begun[static_cast<size_t>(value)]) {
+      if (!transient[static_cast<size_t>(value)] || begun[static_cast<size_t>(value)]) {
         continue;
       }
       begun[static_cast<size_t>(value)] = true;

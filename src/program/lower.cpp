@@ -2,11 +2,11 @@
 
 #include <optional>
 
-#include "program/again.h"
 #include "program/fuse.h"
 #include "program/lowering.h"
 #include "program/message_parts.h"
 #include "program/padded_rows.h"
+#include "program/recompute.h"
 #include "program/work.h"
 
 namespace hidup {
@@ -64,7 +64,7 @@ void write_step(const Graph& graph, const Strategy& strategy, const LoweringOpti
   std::optional<ParameterGradients> gradients;
   for (int group = 0; group < strategy.accumulate; ++group) {
     const WrittenPass forward = write_pass(input, group, parameters, sums, builder);
-    ForwardAgain again(input, parameters, forward.values, builder, forward.first);
+    Recomputation recomputation(input, parameters, forward.values, builder, forward.first);
     if (group + 1 == strategy.accumulate) {
       reduce_results(input, builder);
       builder.weave();
@@ -73,7 +73,7 @@ void write_step(const Graph& graph, const Strategy& strategy, const LoweringOpti
       gradients.emplace(input, parameters, builder);
     }
     const size_t first = builder.program().instructions.size();
-    write_backward(input, group, forward.values, again, *gradients, builder);
+    write_backward(input, group, forward.values, recomputation, *gradients, builder);
     builder.weave();
     if (group + 1 == strategy.accumulate) {
       gradients->order_sums(first);

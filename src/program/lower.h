@@ -6,11 +6,11 @@
 // parameter's gradient, and its buckets; as soon as the backward pass has filled a bucket, its
 // collective is written (with Strategy::defer_gradients all of them after the pass). Backward: the
 // steps that the forward opcode of each operation declares, last operation first; before each, the
-// values that it reads and the forward pass has freed (again.h). Update: the norm of the gradients,
-// and Adam bucket by bucket. Each pass is written once per microbatch; the lists are woven stage by
-// stage, so that one microbatch computes while another communicates. Then instructions are fused
-// (the forward pass before the backward pass is written, which may repeat it), long rows are
-// padded, waits are inserted, and the work of every instruction is counted.
+// values that it reads and the forward pass has freed (recompute.h). Update: the norm of the
+// gradients, and Adam bucket by bucket. Each pass is written once per microbatch; the lists are
+// woven stage by stage, so that one microbatch computes while another communicates. Then
+// instructions are fused (the forward pass before the backward pass is written, which may repeat
+// it), long rows are padded, waits are inserted, and the work of every instruction is counted.
 #pragma once
 
 #include <functional>

@@ -76,9 +76,9 @@ class Parameters {
   ValueId master(TensorId id) const;
   // Returns true where the operation is the first to need a bucket of gathered parameters.
   bool starts_bucket(OpId op) const { return !starts_.at(static_cast<size_t>(op)).empty(); }
-  // Gathers the operation's buckets with residency Kept::pass, and the next ones.
+  // Gathers the operation's buckets with residency Residency::pass, and the next ones.
   void start_buckets(const Scope& scope);
-  // Forgets the copies of parameters with residency Kept::pass.
+  // Forgets the copies of parameters with residency Residency::pass.
   void end_pass();
   // Gathers the bucket with that parameter in that layout; returns false without such a bucket.
   bool gather(const Scope& scope, TensorId id, const Layout& wanted);
@@ -166,7 +166,8 @@ class ParameterGradients {
   // Returns the global bytes of the gradients that the operation completes and that are sent.
   int64_t bytes_to_send(OpId op) const;
   // Delays, from instruction `first` of the program on, the first summands of gradients with
-  // residency Kept::pass until the bucket before the last one has been sent and its memory is free.
+  // residency Residency::pass until the bucket before the last one has been sent and its memory is
+  // free.
   void order_sums(size_t first) const;
 
  private:
@@ -186,7 +187,7 @@ class ParameterGradients {
   void close_bucket(const Scope& scope, Group& group);
   int64_t bytes(TensorId id) const;
   // Returns, per value, true for a sum that is freed once it has been sent.
-  std::vector<bool> passing_sums() const;
+  std::vector<bool> transient_sums() const;
 
   const LoweringInput& input_;
   ProgramBuilder& builder_;
@@ -195,10 +196,10 @@ class ParameterGradients {
   int buckets_ = 0;
 };
 
-class ForwardAgain;
+class Recomputation;
 // Writes the backward passes of the same group's microbatches.
 void write_backward(const LoweringInput& input, int group,
-                    const std::vector<ForwardValues>& forward, ForwardAgain& again,
+                    const std::vector<ForwardValues>& forward, Recomputation& recomputation,
                     ParameterGradients& gradients, ProgramBuilder& builder);
 
 void write_update(const LoweringInput& input, const Parameters& parameters,

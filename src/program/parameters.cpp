@@ -84,7 +84,7 @@ void Parameters::start_buckets(const Scope& scope) {
 void Parameters::end_pass() {
   gathered_.end_pass();
   for (const ParameterStrategy& parameter : input_.strategy.parameters) {
-    if (parameter.kept == Kept::pass) {
+    if (parameter.residency == Residency::pass) {
       copies(parameter.tensor).resize(1);
     }
   }

@@ -45,8 +45,8 @@ std::string print_attributes(const Instruction& instruction) {
   if (!instruction.group.empty()) {
     items.push_back(fmt::format("ranks={}", fmt::join(instruction.group, " ")));
   }
-  if (instruction.again) {
-    items.emplace_back("again");
+  if (instruction.recomputed) {
+    items.emplace_back("recomputed");
   }
   if (instruction.accumulate) {
     items.emplace_back("accumulate");

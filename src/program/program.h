@@ -97,7 +97,7 @@ struct Instruction {
   // it in the list.
   std::vector<ValueId> after_uses_of = {};
   // The backward pass repeats this instruction of the forward pass (recomputation or regather).
-  bool again = false;
+  bool recomputed = false;
   bool accumulate = false;  // adds to its outputs instead of overwriting them; see adds_to()
   std::string purpose;      // for dropout: names its stream of random numbers
   InstructionAttributes attributes;  // of the kind in the opcode's record

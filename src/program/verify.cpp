@@ -9,10 +9,10 @@
 #include "program/access.h"
 #include "program/message_parts.h"
 #include "program/print.h"
-#include "program/verify_again.h"
 #include "program/verify_memory.h"
 #include "program/verify_operands.h"
 #include "program/verify_parts.h"
+#include "program/verify_recompute.h"
 #include "sharding/reshard.h"
 
 namespace hidup {
@@ -32,7 +32,7 @@ class Verifier {
     }
     check_after_uses();
     verify_memory(program_, plan_, accesses_, before_);
-    verify_again(program_);
+    verify_recompute(program_);
     check_instructions();
   }
 

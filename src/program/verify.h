@@ -17,7 +17,7 @@ namespace hidup {
 // - two accesses of overlapping memory, one of them a write, happen in the order of the list,
 //   whatever the timing of the streams;
 // - an instruction comes after all earlier uses of the values in its Instruction::after_uses_of;
-// - every recomputation restores a value of the forward pass (verify_again.h);
+// - every recomputation restores a value of the forward pass (verify_recompute.h);
 // - no other value's write touches a value's memory between its first and its last use, and every
 //   value lies inside the arena;
 // - instructions that change layouts follow the placements of their values; values that one

@@ -138,7 +138,7 @@ class OperandCheck {
     }
     const bool sums =
         spec_.reshard == ReshardKind::all_reduce || spec_.reshard == ReshardKind::reduce_scatter;
-    check(sums && !i.flat && i.phase == Phase::backward && i.bucket >= 0 && !i.again,
+    check(sums && !i.flat && i.phase == Phase::backward && i.bucket >= 0 && !i.recomputed,
           "{} {} is sent as {}, and is no sum of gradients", spec_.name, i.name,
           name_of(*i.sent_as));
     check(program_.value(i.inputs[0]).dtype == DType::f32 && is_floating(*i.sent_as) &&

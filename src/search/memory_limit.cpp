@@ -100,13 +100,14 @@ void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostMode
     Strategy sharded = named_strategy("fsdp", graph, mesh);
     sharded.microbatches = count;
     sharded.accumulate = groups;
-    const auto again = [&](const Strategy& strategy) {
+    const auto recomputed = [&](const Strategy& strategy) {
       return with_memory_hints(
-          options.hints, with_recompute(graph, with_kept(strategy, Kept::pass), Recompute::block));
+          options.hints,
+          with_recompute(graph, with_residency(strategy, Residency::pass), Recompute::block));
     };
     const auto plain_parts = reduced_graphs_of(graph, signatures, plan.choices);
-    if (visit_whole(plain, plain_parts) || visit_whole(again(plain), plain_parts) ||
-        visit_whole(again(sharded), reduced_graphs_of(graph, signatures))) {
+    if (visit_whole(plain, plain_parts) || visit_whole(recomputed(plain), plain_parts) ||
+        visit_whole(recomputed(sharded), reduced_graphs_of(graph, signatures))) {
       return;
     }
   }

@@ -11,7 +11,7 @@
 #include "core/units.h"
 #include "search/deadlines.h"
 #include "search/dp/repeats.h"
-#include "search/estimate/choose_ways.h"
+#include "search/estimate/choose_routes.h"
 #include "search/memory_limit.h"
 #include "search/parallel.h"
 #include "search/proposal.h"

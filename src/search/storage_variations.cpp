@@ -17,7 +17,7 @@ int stored_as(const std::vector<ChoiceMeaning>& meanings, int choice, uint64_t s
   for (size_t c = 0; c < meanings.size() && !now.parameters.empty(); ++c) {
     const ChoiceMeaning& other = meanings[c];
     const bool fits = (other.storages & storage) != 0 && other.op_strategy == now.op_strategy;
-    if (fits && (best == choice || other.kept == now.kept)) {
+    if (fits && (best == choice || other.residency == now.residency)) {
       best = static_cast<int>(c);
     }
   }

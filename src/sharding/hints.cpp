@@ -36,8 +36,6 @@ class HintsReader : private StrategyFields {
   }
 
  private:
-  static bool is_given(const YamlNode& node) { return node.kind != Kind::null; }
-
   void read_head(const YamlFields& fields) {
     if (is_given(fields.at("format_version"))) {
       check_version(fields.at("format_version"));
@@ -115,9 +113,9 @@ class HintsReader : private StrategyFields {
     if (!is_given(recompute)) {
       return true;
     }
-    const bool again = read_recompute(recompute, op);
-    hints_.ops[static_cast<size_t>(op)].recompute = again;
-    return again || recompute.text == "false";
+    const bool value = read_recompute(recompute, op);
+    hints_.ops[static_cast<size_t>(op)].recompute = value;
+    return value || recompute.text == "false";
   }
 
   bool pin_rules(const YamlFields& fields, const YamlNode& rules, OpId op) {
@@ -141,7 +139,8 @@ class HintsReader : private StrategyFields {
   }
 
   void read_parameter(const YamlNode& node) {
-    const YamlFields fields = fields_of(node, {}, {"name", "storage", "optimizer_state", "kept"});
+    const YamlFields fields =
+        fields_of(node, {}, {"name", "storage", "optimizer_state", kReshardAfterForward, kKept});
     std::vector<std::string> names;
     names.reserve(graph().tensors().size());
     for (const Tensor& tensor : graph().tensors()) {
@@ -156,9 +155,7 @@ class HintsReader : private StrategyFields {
       ParameterHint& hint = hints_.parameters[tensor];
       pin_layout(fields, "storage", tensor, hint.storage);
       pin_layout(fields, "optimizer_state", tensor, hint.optimizer_state);
-      if (is_given(fields.at("kept"))) {
-        hint.kept = read_kept(fields.at("kept"), graph().tensors()[tensor].name);
-      }
+      hint.residency = read_residency(fields, graph().tensors()[tensor].name);
     }
   }
 
@@ -190,7 +187,7 @@ std::string broken_operation(const std::string& name, const OperationHint& hint,
   }
   return hint.recompute.value_or(found.recompute) == found.recompute
              ? ""
-             : fmt::format("the hints ask for {} {}computed again", name,
+             : fmt::format("the hints ask for {} {}recomputed", name,
                            *hint.recompute ? "" : "not ");
 }
 
@@ -200,9 +197,9 @@ std::string broken_parameter(const std::string& name, const ParameterHint& hint,
   if (broken.empty()) {
     broken = broken_layout(name, "optimizer state", hint.optimizer_state, found.optimizer_state);
   }
-  if (broken.empty() && hint.kept.value_or(found.kept) != found.kept) {
-    broken = fmt::format("the hints ask for {} kept for a {}, not a {}", name, name_of(*hint.kept),
-                         name_of(found.kept));
+  if (broken.empty() && hint.residency.value_or(found.residency) != found.residency) {
+    broken = fmt::format("the hints ask for {}: reshard_after_forward: {}, not {}", name,
+                         name_of(*hint.residency), name_of(found.residency));
   }
   return broken;
 }
@@ -248,7 +245,7 @@ Strategy with_memory_hints(const Hints& hints, Strategy strategy) {
   }
   for (ParameterStrategy& parameter : strategy.parameters) {
     if (const ParameterHint* hint = hints.of_parameter(parameter.tensor)) {
-      parameter.kept = hint->kept.value_or(parameter.kept);
+      parameter.residency = hint->residency.value_or(parameter.residency);
     }
   }
   return strategy;

@@ -18,7 +18,7 @@ struct OperationHint {
 struct ParameterHint {
   std::optional<Layout> storage;
   std::optional<Layout> optimizer_state;
-  std::optional<Kept> kept;
+  std::optional<Residency> residency;
 };
 
 struct Hints {
@@ -48,7 +48,8 @@ struct Hints {
 // not batch"; empty where it follows all of them.
 std::string broken_hint(const Graph& graph, const Hints& hints, const Strategy& strategy);
 
-// Returns the strategy with the hints' values of `kept`, `recompute` and `accumulate`.
+// Returns the strategy with the hints' values of `reshard_after_forward`, `recompute` and
+// `accumulate`.
 Strategy with_memory_hints(const Hints& hints, Strategy strategy);
 
 // Reads hints from a strategy file of which any part may be missing: whole keys, operations,

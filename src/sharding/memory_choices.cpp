@@ -70,21 +70,21 @@ Recompute recompute_of(std::string_view name) {
 }
 
 std::vector<bool> recomputed_ops(const Graph& graph, Recompute level) {
-  std::vector<bool> again =
+  std::vector<bool> chosen =
       level == Recompute::block ? inside_blocks(graph) : std::vector<bool>(graph.ops().size());
-  for (OpId op = 0; op < static_cast<OpId>(again.size()); ++op) {
+  for (OpId op = 0; op < static_cast<OpId>(chosen.size()); ++op) {
     const auto index = static_cast<size_t>(op);
     const bool wanted =
-        again[index] || (level == Recompute::cheap && spec_of(graph.op(op).kind).cheap);
-    again[index] = wanted && can_recompute(graph, op);
+        chosen[index] || (level == Recompute::cheap && spec_of(graph.op(op).kind).cheap);
+    chosen[index] = wanted && can_recompute(graph, op);
   }
-  return again;
+  return chosen;
 }
 
 Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level) {
-  const std::vector<bool> again = recomputed_ops(graph, level);
+  const std::vector<bool> chosen = recomputed_ops(graph, level);
   for (size_t op = 0; op < strategy.ops.size(); ++op) {
-    strategy.ops[op].recompute = again[op];
+    strategy.ops[op].recompute = chosen[op];
   }
   return strategy;
 }
@@ -92,13 +92,13 @@ Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level) 
 bool has_memory_choices(const Strategy& strategy) {
   return strategy.accumulate > 1 || std::ranges::any_of(strategy.ops, &OpStrategy::recompute) ||
          std::ranges::any_of(strategy.parameters, [](const ParameterStrategy& parameter) {
-           return parameter.kept != Kept::step;
+           return parameter.residency != Residency::step;
          });
 }
 
-Strategy with_kept(Strategy strategy, Kept kept) {
+Strategy with_residency(Strategy strategy, Residency residency) {
   for (ParameterStrategy& parameter : strategy.parameters) {
-    parameter.kept = kept;
+    parameter.residency = residency;
   }
   return strategy;
 }

@@ -33,6 +33,6 @@ Strategy with_recompute(const Graph& graph, Strategy strategy, Recompute level);
 bool has_memory_choices(const Strategy& strategy);
 
 // Returns the strategy with this residency of all parameters.
-Strategy with_kept(Strategy strategy, Kept kept);
+Strategy with_residency(Strategy strategy, Residency residency);
 
 }  // namespace hidup

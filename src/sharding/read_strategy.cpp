@@ -120,8 +120,8 @@ class StrategyReader : private StrategyFields {
     }
     for (size_t i = 0; i < wanted.size(); ++i) {
       const Tensor& tensor = graph().tensor(wanted[i]);
-      const YamlFields fields =
-          fields_of(node.values[i], {"name", "storage", "optimizer_state"}, {"kept"});
+      const YamlFields fields = fields_of(node.values[i], {"name", "storage", "optimizer_state"},
+                                          {kReshardAfterForward, kKept});
       if (fields.at("name").text != tensor.name) {
         report(node.values[i], fmt::format("name: expected {}, the next parameter of the graph, "
                                            "found {}",
@@ -131,9 +131,11 @@ class StrategyReader : private StrategyFields {
       strategy_.parameters.push_back(
           {wanted[i], read_storage(fields.at("storage"), tensor, "storage"),
            read_storage(fields.at("optimizer_state"), tensor, "optimizer_state")});
-      if (is_of_format_2(fields.at("kept"), "kept")) {
-        strategy_.parameters.back().kept = read_kept(fields.at("kept"), tensor.name);
+      for (const char* key : {kReshardAfterForward, kKept}) {
+        is_of_format_2(fields.at(key), key);
       }
+      strategy_.parameters.back().residency =
+          read_residency(fields, tensor.name).value_or(Residency::step);
     }
   }
 

@@ -44,8 +44,8 @@ Layout saved_layout(const OpStrategy& op) {
   return layout_of(op, [](const Rule& rule) { return rule.saved; });
 }
 
-std::string_view name_of(Kept kept) {
-  return kept == Kept::step ? "step" : "pass";
+std::string_view name_of(Residency residency) {
+  return residency == Residency::step ? "false" : "true";
 }
 
 bool can_recompute(const Graph& graph, OpId op) {
@@ -169,10 +169,11 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
   }
   text += "parameters:\n";
   for (const ParameterStrategy& parameter : strategy.parameters) {
-    text += fmt::format("  - {{name: {}, storage: {}, optimizer_state: {}{}}}\n",
-                        yaml_word(graph.tensor(parameter.tensor).name),
-                        print_layout(parameter.storage), print_layout(parameter.optimizer_state),
-                        parameter.kept == Kept::pass ? ", kept: pass" : "");
+    text +=
+        fmt::format("  - {{name: {}, storage: {}, optimizer_state: {}{}}}\n",
+                    yaml_word(graph.tensor(parameter.tensor).name), print_layout(parameter.storage),
+                    print_layout(parameter.optimizer_state),
+                    parameter.residency == Residency::pass ? ", reshard_after_forward: true" : "");
   }
   return text + print_routes(strategy) + print_algorithms(strategy) + print_notes(graph, strategy);
 }

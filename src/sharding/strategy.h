@@ -24,16 +24,18 @@ struct OpStrategy {
   bool operator==(const OpStrategy&) const = default;
 };
 
-// Residency of gathered parameters. step: until the last reader of the step. pass: for the forward
-// pass; the backward pass gathers them again (except those that it reads first).
-enum class Kept { step, pass };
-std::string_view name_of(Kept kept);
+// How long a gathered parameter stays in memory. step: until its last reader of the step. pass:
+// until the forward pass ends; the backward pass gathers it anew, except those that it reads first
+// (PyTorch's reshard_after_forward).
+enum class Residency { step, pass };
+// Returns the value of the files' key reshard_after_forward: "false" or "true".
+std::string_view name_of(Residency residency);
 
 struct ParameterStrategy {
   TensorId tensor = -1;
   Layout storage;
   Layout optimizer_state;
-  Kept kept = Kept::step;
+  Residency residency = Residency::step;
 
   bool operator==(const ParameterStrategy&) const = default;
 };

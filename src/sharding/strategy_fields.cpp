@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/limits.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "graph/batch.h"
 #include "graph/text.h"
@@ -17,6 +18,10 @@
 namespace hidup {
 
 using Kind = YamlNode::Kind;
+
+bool StrategyFields::is_given(const YamlNode& node) {
+  return node.kind != Kind::null;
+}
 
 std::string StrategyFields::found(const YamlNode& node) {
   return node.text.empty() ? "nothing" : shown(node.text);
@@ -161,8 +166,26 @@ bool StrategyFields::read_recompute(const YamlNode& node, OpId id) {
   return can_recompute(graph_, id);
 }
 
-Kept StrategyFields::read_kept(const YamlNode& node, const std::string& parameter) {
-  return is_second_of(node, parameter + ": kept", "step", "pass") ? Kept::pass : Kept::step;
+std::optional<Residency> StrategyFields::read_residency(const YamlFields& fields,
+                                                        const std::string& parameter) {
+  const YamlNode& value = fields.at(kReshardAfterForward);
+  const YamlNode& old = fields.at(kKept);
+  if (!is_given(value) && !is_given(old)) {
+    return std::nullopt;
+  }
+  if (is_given(value) && is_given(old)) {
+    report(old,
+           parameter + ": kept is the old spelling of reshard_after_forward: expected one of them");
+  }
+  if (is_given(old) && !warned_) {
+    warned_ = true;
+    log::warning("{}:{}:{}: kept is called reshard_after_forward now: pass is true, step is false",
+                 source_, old.line, old.column);
+  }
+  const bool is_pass =
+      is_given(old) ? is_second_of(old, parameter + ": kept", "step", "pass")
+                    : is_second_of(value, parameter + ": reshard_after_forward", "false", "true");
+  return is_pass ? Residency::pass : Residency::step;
 }
 
 void StrategyFields::check_format_2(const YamlNode& node, std::string_view key,

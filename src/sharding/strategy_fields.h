@@ -11,11 +11,14 @@
 
 namespace hidup {
 
+inline constexpr const char* kReshardAfterForward = "reshard_after_forward";
+inline constexpr const char* kKept = "kept";  // its old spelling
+
 // Reads and checks values of keys against a graph and a mesh, and collects the problems.
 class StrategyFields {
  public:
   StrategyFields(const Graph& graph, const Mesh& mesh, const std::string& source)
-      : graph_(graph), mesh_(mesh) {
+      : graph_(graph), mesh_(mesh), source_(source) {
     problems_.add_source(source);
   }
 
@@ -23,6 +26,7 @@ class StrategyFields {
   const Mesh& mesh() const { return mesh_; }
   Problems& problems() { return problems_; }
 
+  static bool is_given(const YamlNode& node);
   // Returns the node's text for messages.
   static std::string found(const YamlNode& node);
   void report(const YamlNode& node, const std::string& message) {
@@ -42,7 +46,9 @@ class StrategyFields {
   int read_microbatches(const YamlNode& node);                  // returns 1 after a problem
   int read_accumulate(const YamlNode& node, int microbatches);  // returns 1 after a problem
   bool read_recompute(const YamlNode& node, OpId id);
-  Kept read_kept(const YamlNode& node, const std::string& parameter);
+  // Reads a parameter's reshard_after_forward. Its old spelling, kept: step|pass, gives one warning
+  // per file. Returns nothing where neither is given.
+  std::optional<Residency> read_residency(const YamlFields& fields, const std::string& parameter);
   // Checks a key that only files of format_version 2 may have.
   void check_format_2(const YamlNode& node, std::string_view key, const YamlNode& version);
   bool read_deferred(const YamlNode& node);
@@ -71,6 +77,8 @@ class StrategyFields {
 
   const Graph& graph_;
   Mesh mesh_;
+  std::string source_;
+  bool warned_ = false;
   Problems problems_;
 };
 

@@ -43,7 +43,7 @@ Checkpoints::Checkpoints(const Deck& deck, CheckpointPlace place, TrainingState 
       state_(std::move(fixed)),
       executor_(executor),
       world_(world),
-      kept_(kept_values(executor.program(), world.rank())),
+      kept_(persistent_values(executor.program(), world.rank())),
       saved_at_(monotonic_seconds()),
       saved_step_(state_.step) {
   if (wanted_) {

@@ -11,7 +11,7 @@
 #include "io/timing_file.h"
 #include "kernels/step_state.h"
 #include "runtime/executor.h"
-#include "train/kept.h"
+#include "train/persistent.h"
 
 namespace hidup {
 
@@ -61,7 +61,7 @@ class Checkpoints {
   TrainingState state_;
   Executor& executor_;
   Communicator& world_;
-  KeptValues kept_;
+  PersistentValues kept_;
   std::optional<CheckpointWriter> writer_;  // from the first checkpoint on
   std::optional<double> trial_s_;
   double saved_at_;

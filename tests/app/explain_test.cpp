@@ -8,7 +8,7 @@
 #include "app/costs.h"
 #include "app/plan_report.h"
 #include "app/run_search.h"
-#include "search/estimate/choose_ways.h"
+#include "search/estimate/choose_routes.h"
 #include "search/named/combination.h"
 #include "sharding/hints.h"
 #include "small_decks.h"
@@ -221,7 +221,7 @@ TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {
     EXPECT_EQ(entry->strategy.ops, strategy.ops) << name;
     Strategy timed = strategy;
     timed.microbatches = entry->strategy.microbatches;
-    timed = with_ways(input.graph, timed, lowering_options(input.deck), CostModel(profile));
+    timed = lowered_routes(input.graph, timed, lowering_options(input.deck), CostModel(profile));
     const Forecast step = forecast(input.graph, timed, lowering_options(input.deck), costs);
     EXPECT_DOUBLE_EQ(json[name]["predicted_iteration_s"], step.prediction.iteration_s);
     EXPECT_EQ(json[name]["predicted_peak_bytes"], step.plan.bytes);

@@ -18,7 +18,7 @@
 #include "small_decks.h"
 #include "temporary_folder.h"
 #include "train/evaluate.h"
-#include "train/kept.h"
+#include "train/persistent.h"
 
 namespace hidup {
 namespace {
@@ -73,7 +73,7 @@ class Pretrained {
     store_.emplace(std::span(&planned, 1), *device_, *groups_, 1);
     executor_.emplace(program_, plan, *store_, 0, deck.train->seed);
     executor_->initialize_parameters();
-    kept_ = kept_values(program_, 0);
+    kept_ = persistent_values(program_, 0);
     state_ = {.step = 1,
               .seed = deck.train->seed,
               .resolved = resolved_yaml(deck, DeckFile::model),
@@ -98,7 +98,7 @@ class Pretrained {
                      std::as_bytes(std::span(&value, 1)).data());
     write();
   }
-  KeptValues& kept() { return kept_; }
+  PersistentValues& kept() { return kept_; }
   // Returns the number of a tensor of kept().
   size_t tensor(const std::string& name) const {
     return static_cast<size_t>(std::ranges::find(kept_.tensors, name, &StoredTensor::name) -
@@ -117,7 +117,7 @@ class Pretrained {
  private:
   const Deck& deck_;
   TemporaryFolder folder_;
-  KeptValues kept_;
+  PersistentValues kept_;
   TrainingState state_;
   std::unique_ptr<Communicator> self_ = make_self_communicator();
   std::unique_ptr<Device> device_ = make_device({});
@@ -217,7 +217,7 @@ TEST(StoredParameters, AreThoseOfTheModel) {
       {": has no parameters/layers.0.ffn.up.weight",
        [](Pretrained& trained) {
          const auto at = static_cast<std::ptrdiff_t>(trained.tensor(kUp));
-         KeptValues& kept = trained.kept();
+         PersistentValues& kept = trained.kept();
          kept.tensors.erase(kept.tensors.begin() + at);
          kept.regions.erase(kept.regions.begin() + at);
          kept.values.erase(kept.values.begin() + at);

@@ -145,7 +145,7 @@ operations:
   - {op: "layers.*.ffn.relu", recompute: true}
 parameters:
   - {name: "layers.*.ffn.up.weight", storage: [R]}
-  - {name: head.weight, kept: pass}
+  - {name: head.weight, reshard_after_forward: true}
 )",
                                      "h.yaml");
   const WhatIfReport report = report_of(setting);
@@ -162,7 +162,7 @@ parameters:
             (std::vector<std::string>{
                 "2 microbatch(es)", "2 group(s) of microbatches", "layers.*.ffn.up by replicate",
                 "layers.*.ffn.down by replicate", "layers.*.ffn.up.weight stored as [R]",
-                "what is computed again", "how long parameters are kept"}));
+                "recompute", "reshard_after_forward"}));
   Setting free = setting;
   for (size_t op = 0; op < free.options.hints.ops.size(); ++op) {
     if (free.graph().op_name(static_cast<OpId>(op)).ends_with("ffn.up")) {

@@ -43,7 +43,7 @@ Program program_of(const std::string& name, const Mesh& mesh, DType gradients_as
 bool sums_gradients(const Instruction& instruction) {
   return (instruction.opcode == Opcode::all_reduce ||
           instruction.opcode == Opcode::reduce_scatter) &&
-         instruction.phase == Phase::backward && instruction.bucket >= 0 && !instruction.again;
+         instruction.phase == Phase::backward && instruction.bucket >= 0 && !instruction.recomputed;
 }
 
 // Calls use() with the programs that send in f32 and in 16 bits.

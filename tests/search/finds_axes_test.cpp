@@ -144,7 +144,7 @@ TEST(FindsOnTwoAxes, HybridSharding) {
   const Strategy slow = own_of(setting.search()).strategy;
   EXPECT_GT(stored_inside(graph, slow), 0.6);
   EXPECT_TRUE(std::ranges::any_of(slow.parameters, [](const ParameterStrategy& parameter) {
-    return parameter.kept == Kept::pass;
+    return parameter.residency == Residency::pass;
   }));
   setting.machine.links[kNode].bandwidth = 1e11;
   EXPECT_LT(stored_inside(graph, own_of(setting.search()).strategy), 0.1);

@@ -140,8 +140,8 @@ operations:
   - {op: "*.ffn.up", recompute: false}
   - {op: "*.attention", recompute: false}
 parameters:
-  - {name: "*.ffn.up.weight", storage: [S(0)], kept: pass}
-  - {name: "*.ffn.up.bias", storage: [S(0)], kept: step}
+  - {name: "*.ffn.up.weight", storage: [S(0)], reshard_after_forward: true}
+  - {name: "*.ffn.up.bias", storage: [S(0)], reshard_after_forward: false}
 )");
     const int64_t needed = small_setting().search().candidates[0].memory_bytes;
     setting.options.memory_limit = static_cast<int64_t>(part * static_cast<double>(needed));
@@ -158,8 +158,9 @@ parameters:
     for (const ParameterStrategy& parameter : outcome.step.strategy.parameters) {
       const std::string& name = graph.tensor(parameter.tensor).name;
       checked += name.ends_with("ffn.up.weight") || name.ends_with("ffn.up.bias") ? 1 : 0;
-      EXPECT_TRUE(parameter.kept == Kept::pass || !name.ends_with("ffn.up.weight")) << name;
-      EXPECT_TRUE(parameter.kept == Kept::step || !name.ends_with("ffn.up.bias")) << name;
+      EXPECT_TRUE(parameter.residency == Residency::pass || !name.ends_with("ffn.up.weight"))
+          << name;
+      EXPECT_TRUE(parameter.residency == Residency::step || !name.ends_with("ffn.up.bias")) << name;
     }
     EXPECT_GE(checked, 4);
     for (const Candidate& candidate : outcome.candidates) {
@@ -176,7 +177,7 @@ TEST(HintsInSearch, NamedStrategiesTakeChoicesOfMemory) {
     setting.deck.model->layers = layers;
     setting = hinted(setting,
                      "{operations: [{op: '*.ffn.relu', recompute: true}], "
-                     "parameters: [{name: '*.ffn.up.weight', kept: pass}]}");
+                     "parameters: [{name: '*.ffn.up.weight', reshard_after_forward: true}]}");
     const SearchOutcome outcome = setting.search();
     for (const Candidate& candidate : outcome.candidates) {
       EXPECT_TRUE(candidate.feasible) << candidate.strategy.name << ": " << candidate.reason;

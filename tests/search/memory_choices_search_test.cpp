@@ -27,7 +27,7 @@ bool computes_again(const Strategy& strategy) {
 
 bool frees_parameters(const Strategy& strategy) {
   return std::ranges::any_of(strategy.parameters, [](const ParameterStrategy& parameter) {
-    return parameter.kept == Kept::pass;
+    return parameter.residency == Residency::pass;
   });
 }
 
@@ -73,7 +73,7 @@ TEST(MemoryChoices, SaveBytesForTime) {
                          before.backward_compute_s + before.forward_compute_s);
         ++again;
       }
-      if (std::ranges::count(meanings[c].kept, Kept::pass) > 0 &&
+      if (std::ranges::count(meanings[c].residency, Residency::pass) > 0 &&
           !meanings[c].op_strategy.recompute) {
         EXPECT_GT(choices[c].gather_s, 0.0);
         EXPECT_GE(choices[c].sync_s, choices[c].gather_s);

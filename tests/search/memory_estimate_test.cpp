@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "search/problem/build_problem.h"
-#include "search/problem/passing_bytes.h"
+#include "search/problem/transient_bytes.h"
 #include "setting.h"
 
 namespace hidup {
@@ -32,11 +32,11 @@ class MemoryEstimate : public testing::Test {
     }
     return bytes;
   }
-  PassingMemory memory(int64_t ranks, int microbatches = 1, bool all_sums = false,
-                       int64_t bucket_bytes = 1) const {
+  TransientMemory memory(int64_t ranks, int microbatches = 1, bool all_sums = false,
+                         int64_t bucket_bytes = 1) const {
     return {graph_, reads_, ranks, bucket_bytes, microbatches, all_sums};
   }
-  PassingBytes weight(OpId op, const Layout& state, Choice& choice) const {
+  TransientBytes weight(OpId op, const Layout& state, Choice& choice) const {
     const OpStrategy batch{.rules = {find_rule(graph_, op, "batch")}};
     const RuleCosts costs(graph_, kTwoRanks, model_, 1, 1);
     const TensorId parameter = graph_.op(op).inputs[1];
@@ -47,31 +47,32 @@ class MemoryEstimate : public testing::Test {
 
 // Sums of gradients take the memory of freed activations, except where a further group needs both.
 TEST_F(MemoryEstimate, SumsTakeTheRoomOfActivations) {
-  const std::vector<PassingBytes> all = {
+  const std::vector<TransientBytes> all = {
       {.sums = parameter_bytes(), .undivided = parameter_bytes()}};
-  const std::vector<PassingBytes> halves = {
+  const std::vector<TransientBytes> halves = {
       {.sums = parameter_bytes() / 2, .undivided = parameter_bytes()}};
   const int64_t ranks = 16;
   const double room = kept_bytes() / static_cast<double>(ranks);
   ASSERT_LT(room, parameter_bytes() / 2);
   ASSERT_GT(room, 0.0);
-  EXPECT_NEAR(memory(ranks).bytes(all, {Kept::step}), parameter_bytes() - room, 1.0);
-  EXPECT_NEAR(memory(ranks).bytes(halves, {Kept::step}), parameter_bytes() / 2 - room, 1.0);
-  EXPECT_EQ(memory(1).bytes(all, {Kept::step}), 0.0);
-  EXPECT_EQ(memory(1, 1, true).bytes(all, {Kept::step}), parameter_bytes());
+  EXPECT_NEAR(memory(ranks).bytes(all, {Residency::step}), parameter_bytes() - room, 1.0);
+  EXPECT_NEAR(memory(ranks).bytes(halves, {Residency::step}), parameter_bytes() / 2 - room, 1.0);
+  EXPECT_EQ(memory(1).bytes(all, {Residency::step}), 0.0);
+  EXPECT_EQ(memory(1, 1, true).bytes(all, {Residency::step}), parameter_bytes());
   // Gathered copies are freed, too.
-  const PassingBytes gathered{.gathered = 100.0, .sums = parameter_bytes(), .undivided = 0.0};
-  EXPECT_NEAR(memory(ranks).bytes({gathered}, {Kept::step}), parameter_bytes(), 1e-6);
+  const TransientBytes gathered{.gathered = 100.0, .sums = parameter_bytes(), .undivided = 0.0};
+  EXPECT_NEAR(memory(ranks).bytes({gathered}, {Residency::step}), parameter_bytes(), 1e-6);
 }
 
 // Every parameter has a bucket: parameters with the residency of a pass take two buckets at a time,
 // with their sums; alternating microbatches take a third one's.
 TEST_F(MemoryEstimate, WhatIsKeptForAPassTakesTwoBuckets) {
   const double table = f32(400 * 64), up = f32(64 * 256), down = f32(256 * 100);
-  const std::vector<PassingBytes> all = {{.gathered = table + up + down}};
-  EXPECT_NEAR(memory(1).bytes(all, {Kept::pass}), 2 * (up + down), 1.0);
-  EXPECT_NEAR(memory(1, 2).bytes(all, {Kept::pass}), 2 * (table + up) + down, 1.0);
-  EXPECT_NEAR(memory(1, 2, false, 1 << 20).bytes(all, {Kept::pass}), 2 * (table + up + down), 1.0);
+  const std::vector<TransientBytes> all = {{.gathered = table + up + down}};
+  EXPECT_NEAR(memory(1).bytes(all, {Residency::pass}), 2 * (up + down), 1.0);
+  EXPECT_NEAR(memory(1, 2).bytes(all, {Residency::pass}), 2 * (table + up) + down, 1.0);
+  EXPECT_NEAR(memory(1, 2, false, 1 << 20).bytes(all, {Residency::pass}), 2 * (table + up + down),
+              1.0);
 }
 
 // A rank's 5 sequences make microbatches of 3 and 2.
@@ -88,7 +89,7 @@ TEST_F(MemoryEstimate, SumsBecomeTotalsInPlace) {
   Choice whole, parts;
   EXPECT_EQ(weight(op, kWhole, whole).sums, 0.0);
   EXPECT_EQ(whole.persistent_bytes, (1 + 2 + 1) * up);
-  const PassingBytes passing = weight(op, kRows, parts);
+  const TransientBytes passing = weight(op, kRows, parts);
   EXPECT_EQ(passing.sums, up);
   EXPECT_EQ(passing.undivided, up);
   EXPECT_EQ(parts.persistent_bytes, up + (2 + 1) * up / 2);

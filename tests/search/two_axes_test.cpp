@@ -10,7 +10,7 @@
 #include "joint_cases.h"
 #include "random_graph.h"
 #include "search/dp/certify.h"
-#include "search/estimate/choose_ways.h"
+#include "search/estimate/choose_routes.h"
 #include "search/problem/build_problem.h"
 #include "search/search.h"
 #include "setting.h"
@@ -115,8 +115,8 @@ Times fastest_simulated(const RandomSetting& setting, const SearchOptions& optio
   Times best;
   for_all_plans(built.problem, [&](const Plan& plan) {
     const Strategy strategy =
-        with_ways(setting.graph, to_strategy(setting.graph, setting.mesh, built, plan),
-                  options.lowering, setting.costs);
+        lowered_routes(setting.graph, to_strategy(setting.graph, setting.mesh, built, plan),
+                       options.lowering, setting.costs);
     const Program program = lower(setting.graph, strategy, options.lowering);
     const double seconds = simulate(program, setting.costs).iteration_s;
     if (seconds < best.simulated) {

@@ -52,21 +52,22 @@ TEST(Hints, PinChoicesOfMemory) {
                  "accumulate: 2\n"
                  "operations: [{op: 'y.*', recompute: true}, {op: x, rule: [batch]}, "
                  "{op: y.1, recompute: false}]\n"
-                 "parameters: [{name: 'up.*', kept: pass}]",
+                 "parameters: [{name: 'up.*', reshard_after_forward: true}]",
                  "h.yaml");
   EXPECT_EQ(pinned(graph, hints), "x batch, y.0 -, y.1 -, loss -");
   Strategy strategy = named_strategy("dp", graph, kOneAxis);
   const auto broken = [&] { return broken_hint(graph, hints, strategy); };
   EXPECT_EQ(broken(), "the hints ask for 2 groups of microbatches, not 1");
   strategy.accumulate = 2;
-  EXPECT_EQ(broken(), "the hints ask for y.0 computed again");
+  EXPECT_EQ(broken(), "the hints ask for y.0 recomputed");
   strategy.ops[1].recompute = strategy.ops[2].recompute = true;
-  EXPECT_EQ(broken(), "the hints ask for y.1 not computed again");
+  EXPECT_EQ(broken(), "the hints ask for y.1 not recomputed");
   strategy.ops[2].recompute = false;
-  EXPECT_EQ(broken(), "the hints ask for up.0 kept for a pass, not a step");
+  EXPECT_EQ(broken(), "the hints ask for up.0: reshard_after_forward: true, not false");
   strategy = with_memory_hints(hints, named_strategy("dp", graph, kOneAxis));
   EXPECT_EQ(broken(), "");
-  EXPECT_EQ(strategy.parameters[0].kept, Kept::step);  // the table, which the hints do not name
+  EXPECT_EQ(strategy.parameters[0].residency,
+            Residency::step);  // the table, which the hints do not name
   EXPECT_FALSE(strategy.ops[0].recompute);
 }
 
@@ -230,8 +231,13 @@ INSTANTIATE_TEST_SUITE_P(
             "1:36: loss: recompute: the loss is computed once"},
         Bad{"operations: [{op: y.0, recompute: treu}]",
             "1:35: y.0: recompute: expected false or true, found treu: did you mean true?"},
+        Bad{"parameters: [{name: up.0, reshard_after_forward: tru}]",
+            "1:50: up.0: reshard_after_forward: expected false or true, found tru: did you mean "
+            "true?"},
         Bad{"parameters: [{name: up.0, kept: stp}]",
             "1:33: up.0: kept: expected step or pass, found stp: did you mean step?"},
+        Bad{"parameters: [{name: up.0, kept: pass, reshard_after_forward: true}]",
+            "1:33: up.0: kept is the old spelling of reshard_after_forward: expected one of them"},
         Bad{"gradients: late", "1:12: gradients: expected overlapped or deferred"},
         Bad{"format_version: 3", "1:17: format_version: expected 1 or 2, found 3"},
         Bad{"operations: [{op: x, rule: [batch%1]}]",

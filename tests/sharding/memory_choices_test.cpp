@@ -65,11 +65,12 @@ TEST(Recompute, LevelsHaveNames) {
 TEST(WithKept, IsOfAllParameters) {
   const Graph graph = model("gpt");
   const Strategy fsdp = named_strategy("fsdp", graph, {{"ranks", 2}});
-  Strategy kept = with_kept(fsdp, Kept::step);
+  Strategy kept = with_residency(fsdp, Residency::step);
   kept.name = "fsdp-kept";
   EXPECT_EQ(print_strategy(graph, kept),
             print_strategy(graph, named_strategy("fsdp-kept", graph, {{"ranks", 2}})));
-  EXPECT_EQ(print_strategy(graph, with_kept(fsdp, Kept::pass)), print_strategy(graph, fsdp));
+  EXPECT_EQ(print_strategy(graph, with_residency(fsdp, Residency::pass)),
+            print_strategy(graph, fsdp));
 }
 
 }  // namespace

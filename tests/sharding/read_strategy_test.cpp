@@ -120,21 +120,40 @@ TEST(ReadStrategy, TakesWhatComesAndGoes) {
                             "outputs: [[S(0)]], recompute: true}\n  - {op: loss");
   text.replace(text.find("format_version: 1"), 17, "format_version: 2");
   text.insert(text.find("gradients:"), "accumulate: 3\n");
-  text.replace(text.find("optimizer_state: [R]}"), 21, "optimizer_state: [R], kept: pass}");
+  text.replace(text.find("optimizer_state: [R]}"), 21,
+               "optimizer_state: [R], reshard_after_forward: true}");
   const Strategy strategy = parse_strategy(graph, kMesh, text, "s.yaml");
   EXPECT_EQ(strategy.accumulate, 3);
   EXPECT_FALSE(strategy.ops[0].recompute);
   EXPECT_TRUE(strategy.ops[1].recompute);
-  EXPECT_EQ(strategy.parameters[0].kept, Kept::pass);
-  EXPECT_EQ(strategy.parameters[1].kept, Kept::step);
+  EXPECT_EQ(strategy.parameters[0].residency, Residency::pass);
+  EXPECT_EQ(strategy.parameters[1].residency, Residency::step);
   EXPECT_EQ(print_strategy(graph, strategy), text);
   EXPECT_NE(strategy_hash(graph, strategy),
             strategy_hash(graph, parse_strategy(graph, kMesh, small_text(), "s.yaml")));
   // Defaults from before these choices existed are not written.
   text.replace(text.find("accumulate: 3"), 13, "accumulate: 1");
   text.replace(text.find("recompute: true"), 15, "recompute: false");
-  text.replace(text.find("kept: pass"), 10, "kept: step");
+  text.replace(text.find("reshard_after_forward: true"), 27, "reshard_after_forward: false");
   EXPECT_EQ(reprinted(graph, kMesh, text), small_text());
+}
+
+TEST(ReadStrategy, WarnsOnceOfTheOldSpellingOfReshardAfterForward) {
+  const Graph graph = small_graph();
+  std::string text = small_text();
+  text.replace(text.find("format_version: 1"), 17, "format_version: 2");
+  for (size_t at = 0; (at = text.find("optimizer_state: [R]}", at)) != std::string::npos; ++at) {
+    text.replace(at, 21, "optimizer_state: [R], kept: pass}");
+  }
+  testing::internal::CaptureStderr();
+  const Strategy strategy = parse_strategy(graph, kMesh, text, "s.yaml");
+  EXPECT_EQ(
+      testing::internal::GetCapturedStderr(),
+      "hidup: warning: s.yaml:13:61: kept is called reshard_after_forward now: pass is true, step "
+      "is false\n");
+  for (const ParameterStrategy& parameter : strategy.parameters) {
+    EXPECT_EQ(parameter.residency, Residency::pass);
+  }
 }
 
 // Losses of routers are of the whole batch.

@@ -165,11 +165,13 @@ INSTANTIATE_TEST_SUITE_P(
              "10:13: unknown key recomputed: did you mean recompute?"},
         Edit{"op: loss, rule: [batch]", "op: loss, recompute: true, rule: [batch]",
              "11:27: loss: recompute: the loss is computed once"},
-        Edit{"{name: w, ", "{name: w, kept: pass, ",
-             "14:21: kept: files of format_version 1 have none; expected format_version: 2"},
+        Edit{"{name: w, ", "{name: w, reshard_after_forward: true, ",
+             "14:38: reshard_after_forward: files of format_version 1 have none; expected "
+             "format_version: 2"},
         Edit{"{name: w, ", "{name: w, kept: pas, ",
              "14:21: w: kept: expected step or pass, found pas: did you mean pass?"},
-        Edit{"{name: w, ", "{name: w, kep: pass, ", "14:15: unknown key kep: did you mean kept?"}));
+        Edit{"{name: w, ", "{name: w, reshard_after_forwar: true, ",
+             "14:15: unknown key reshard_after_forwar: did you mean reshard_after_forward?"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Notes, IllegalEdit,

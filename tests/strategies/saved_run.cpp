@@ -4,7 +4,7 @@
 #include "core/check.h"
 #include "fake_ranks/fake_ranks.h"
 #include "strategy_cases.h"
-#include "train/kept.h"
+#include "train/persistent.h"
 
 namespace hidup {
 namespace {
@@ -30,7 +30,7 @@ ShortRun run_saved(const Graph& graph, const Strategy& strategy, int ranks, int 
   const auto save = [&](Communicator& world) {
     return [&saved, &world](Executor& executor, int step) {
       if (step == saved.step) {
-        const KeptValues kept = kept_values(executor.program(), world.rank());
+        const PersistentValues kept = persistent_values(executor.program(), world.rank());
         CheckpointWriter writer(world, {.folder = saved.folder}, kept.tensors, kept.regions);
         writer.save({.step = step}, [&](size_t i, int64_t first, int64_t count, std::byte* to) {
           executor.read(kept.values[i], first, count, to);

@@ -144,7 +144,7 @@ Strategy random_strategy(const Graph& graph, const Mesh& mesh, Draw& draw) {
       parameter.storage[axis] = random_storage(tensor, mesh[axis], draw);
       parameter.optimizer_state[axis] = random_storage(tensor, mesh[axis], draw);
     }
-    parameter.kept = draw.below(2) == 0 ? Kept::pass : Kept::step;
+    parameter.residency = draw.below(2) == 0 ? Residency::pass : Residency::step;
   }
   return strategy;
 }

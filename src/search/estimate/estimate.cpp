@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "program/memory.h"
-#include "search/estimate/choose_ways.h"
+#include "search/estimate/choose_routes.h"
 #include "search/named/named_strategies.h"
 
 namespace hidup {
@@ -33,7 +33,7 @@ bool stores_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& st
 bool keeps_alike(const Op& op, const ChoiceMeaning& meaning, const Strategy& strategy) {
   for (size_t p = 0; p < meaning.inputs.size(); ++p) {
     const ParameterStrategy* parameter = stored(op, meaning.inputs[p], strategy);
-    if (parameter == nullptr || parameter->kept != meaning.kept[p]) {
+    if (parameter == nullptr || parameter->residency != meaning.residency[p]) {
       return false;
     }
   }

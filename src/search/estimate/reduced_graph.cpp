@@ -195,7 +195,7 @@ void add_choices(Key& key, const Op& op, const OpStrategy& op_strategy, const St
     if (const ParameterStrategy* parameter = stored(strategy, input)) {
       key.add(to_string(parameter->storage));
       key.add(to_string(parameter->optimizer_state));
-      key.add(parameter->kept);
+      key.add(parameter->residency);
     }
   }
 }

@@ -162,7 +162,7 @@ uint64_t content_hash(const Strategy& strategy) {
   for (const ParameterStrategy& parameter : strategy.parameters) {
     add_hash(parameter.storage);
     add_hash(parameter.optimizer_state);
-    hash = hash_of(name_of(parameter.kept), hash);
+    hash = hash_of(name_of(parameter.residency), hash);
   }
   return hash;
 }

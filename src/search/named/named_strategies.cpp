@@ -80,7 +80,7 @@ constexpr std::array kStrategies = {
         .source = "ZeRO stage 3; PyTorch FSDP, Zhao et al. 2023",
         .rules = data_parallel,
         .storage = Storage::sharded,
-        .kept = Kept::pass,
+        .residency = Residency::pass,
     },
     // Gathers a parameter once a step, and holds it until the backward pass; else like fsdp.
     NamedStrategy{
@@ -99,7 +99,7 @@ constexpr std::array kStrategies = {
         .source = "PyTorch HSDP, Zhao et al. 2023",
         .rules = data_parallel,
         .storage = Storage::sharded,
-        .kept = Kept::pass,
+        .residency = Residency::pass,
         .on_outer_axes = "dp",
     },
     // Gives each rank some experts, with all-to-alls before and after them; else like dp.

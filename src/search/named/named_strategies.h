@@ -26,10 +26,10 @@ struct NamedStrategy {
   // Returns the name of every operation's rule on the axis.
   std::vector<std::string> (*rules)(const Graph& graph, const Axis& axis);
   Storage storage = Storage::as_used;
-  Kept kept = Kept::step;        // residency of all parameters
-  bool defer_gradients = false;  // Strategy::defer_gradients
-  bool of_experts = false;       // needs experts
-  bool by_axis = false;          // the rules depend on the axis
+  Residency residency = Residency::step;  // residency of all parameters
+  bool defer_gradients = false;           // Strategy::defer_gradients
+  bool of_experts = false;                // needs experts
+  bool by_axis = false;                   // the rules depend on the axis
   // If this name stands alone: the name for all but the innermost axis with ranks; empty: this.
   std::string_view on_outer_axes = {};
   // Makes the strategy of this name alone for all axes together, without setting its name.

@@ -56,9 +56,10 @@ Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
     }
     strategy.defer_gradients = strategy.defer_gradients || names[axis]->defer_gradients;
   }
-  const Kept kept = std::ranges::find(names, Kept::pass, &NamedStrategy::kept) == names.end()
-                        ? Kept::step
-                        : Kept::pass;
+  const Residency residency =
+      std::ranges::find(names, Residency::pass, &NamedStrategy::residency) == names.end()
+          ? Residency::step
+          : Residency::pass;
   const std::vector<Layout> in_use = layouts_in_use(graph_, strategy);
   const std::vector<bool> sharded = axes_with(Storage::sharded, names);
   const std::vector<bool> state_sharded = axes_with(Storage::state_sharded, names);
@@ -74,7 +75,7 @@ Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
     }
     storage = sharded_on(sharded, std::move(storage), tensor.shape, mesh_);
     Layout state = sharded_on(state_sharded, storage, tensor.shape, mesh_);
-    strategy.parameters.push_back({id, std::move(storage), std::move(state), kept});
+    strategy.parameters.push_back({id, std::move(storage), std::move(state), residency});
   }
   return strategy;
 }

@@ -92,7 +92,7 @@ class Builder {
     built_.problem.base_s = costs.overhead_s();
     built_.defer_gradients = hints_.defer_gradients.value_or(false);
     built_.accumulate = options.accumulate;
-    built_.again_for_readers = variants_.again_for_readers();
+    built_.recompute_for_readers = variants_.recompute_for_readers();
   }
 
   BuiltProblem build() {
@@ -165,7 +165,7 @@ class Builder {
     }
     add_with_names(key, graph_.tensor(self.output));
     key.add(tensor_of(self.output));
-    key.add(variants_.may_be_again(op));
+    key.add(variants_.may_recompute(op));
     add_hints(op, key);
     const auto [at, is_new] = kinds_.try_emplace(key.take(), static_cast<int>(kinds_.size()));
     if (is_new) {
@@ -186,7 +186,7 @@ class Builder {
       if (const ParameterHint* hint = hints_.of_parameter(input)) {
         key.add(hint->storage ? to_string(*hint->storage) : "");
         key.add(hint->optimizer_state ? to_string(*hint->optimizer_state) : "");
-        key.add(hint->kept ? static_cast<int>(*hint->kept) : -1);
+        key.add(hint->residency ? static_cast<int>(*hint->residency) : -1);
       }
     }
   }
@@ -234,7 +234,7 @@ class Builder {
         std::vector<Gather> gathers;
         for (size_t p = 0; p < meaning.parameters.size(); ++p) {
           const double before = choice.gather_s;
-          const PassingBytes bytes =
+          const TransientBytes bytes =
               costs_.add_parameter(op_strategy, meaning.inputs[p], meaning.parameters[p], choice);
           gathers.push_back({.seconds = choice.gather_s - before, .bytes = bytes});
         }

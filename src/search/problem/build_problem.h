@@ -46,7 +46,7 @@ struct ChoiceMeaning {
   OpStrategy op_strategy;
   std::vector<ParameterLayouts> parameters;  // ::tensor: of the first operation of the kind
   std::vector<size_t> inputs;                // their places among the operation's inputs
-  std::vector<Kept> kept;                    // the residency of each
+  std::vector<Residency> residency;          // the residency of each
   uint64_t storages = 0;  // bits of the Storages that give it; some may coincide here
 };
 
@@ -57,7 +57,7 @@ struct BuiltProblem {
   int accumulate = 1;            // of the strategy
   // Per operation: recompute it with its readers. Outputs that no backward pass reads use memory
   // only if they are stored for recomputed readers.
-  std::vector<bool> again_for_readers;
+  std::vector<bool> recompute_for_readers;
 };
 
 // Builds the problem. An operation's choices combine every rule on every axis with three storages

@@ -9,30 +9,30 @@
 namespace hidup {
 
 MemoryVariants::MemoryVariants(const Graph& graph, const Hints& hints, bool choose,
-                               const std::vector<int>& reads, const PassingMemory& passing)
+                               const std::vector<int>& reads, const TransientMemory& transient)
     : graph_(graph),
       hints_(hints),
       choose_(choose),
-      passing_(passing),
-      may_be_again_(graph.ops().size()),
-      again_for_readers_(graph.ops().size()) {
+      transient_(transient),
+      may_recompute_(graph.ops().size()),
+      recompute_for_readers_(graph.ops().size()) {
   if (choose) {
-    find_again(reads);
+    find_recomputable(reads);
   }
 }
 
-void MemoryVariants::find_again(const std::vector<int>& reads) {
-  may_be_again_ = recomputed_ops(graph_, Recompute::block);
-  const bool has_blocks = std::ranges::find(may_be_again_, true) != may_be_again_.end();
+void MemoryVariants::find_recomputable(const std::vector<int>& reads) {
+  may_recompute_ = recomputed_ops(graph_, Recompute::block);
+  const bool has_blocks = std::ranges::find(may_recompute_, true) != may_recompute_.end();
   if (!has_blocks) {
-    may_be_again_ = recomputed_ops(graph_, Recompute::cheap);
+    may_recompute_ = recomputed_ops(graph_, Recompute::cheap);
     return;
   }
   for (OpId op = 0; op < static_cast<OpId>(graph_.ops().size()); ++op) {
     const Op& self = graph_.op(op);
-    again_for_readers_[static_cast<size_t>(op)] = may_be_again(op) && !recompute_hint(op) &&
-                                                  reads[static_cast<size_t>(self.output)] == 0 &&
-                                                  spec_of(self.kind).saved.empty();
+    recompute_for_readers_[static_cast<size_t>(op)] =
+        may_recompute(op) && !recompute_hint(op) && reads[static_cast<size_t>(self.output)] == 0 &&
+        spec_of(self.kind).saved.empty();
   }
 }
 
@@ -46,25 +46,25 @@ void MemoryVariants::add(OpId op, const Choice& choice, const std::vector<Gather
                          std::vector<ChoiceMeaning>& meanings) const {
   const std::optional<bool> hint = recompute_hint(op);
   const bool saves = choice.saved_bytes > 0.0;
-  std::vector<PassingBytes> bytes;
+  std::vector<TransientBytes> bytes;
   bytes.reserve(gathers.size());
   for (const Gather& gather : gathers) {
     bytes.push_back(gather.bytes);
   }
-  for (const std::vector<Kept>& kept : ways_to_keep(meaning, gathers)) {
-    for (const bool again : {false, true}) {
-      if (hint ? again != *hint : again && !(saves && may_be_again(op))) {
+  for (const std::vector<Residency>& residencies : residency_choices(meaning, gathers)) {
+    for (const bool recompute : {false, true}) {
+      if (hint ? recompute != *hint : recompute && !(saves && may_recompute(op))) {
         continue;
       }
       Choice& variant = choices.emplace_back(choice);
       meanings.push_back(meaning);
-      for (size_t p = 0; p < kept.size(); ++p) {
-        variant.sync_s += kept[p] == Kept::pass ? gathers[p].seconds : 0.0;
+      for (size_t p = 0; p < residencies.size(); ++p) {
+        variant.sync_s += residencies[p] == Residency::pass ? gathers[p].seconds : 0.0;
       }
-      variant.persistent_bytes += passing_.bytes(bytes, kept);
-      meanings.back().kept = kept;
-      meanings.back().op_strategy.recompute = again;
-      if (again && saves) {
+      variant.persistent_bytes += transient_.bytes(bytes, residencies);
+      meanings.back().residency = residencies;
+      meanings.back().op_strategy.recompute = recompute;
+      if (recompute && saves) {
         variant.backward_compute_s += variant.forward_compute_s;
         variant.backward_comm_s += variant.forward_comm_s;
         variant.saved_bytes = 0.0;
@@ -75,24 +75,24 @@ void MemoryVariants::add(OpId op, const Choice& choice, const std::vector<Gather
 
 // Returns the residencies: all parameters for the step and, if that saves memory, all for a pass.
 // Hints override both.
-std::vector<std::vector<Kept>> MemoryVariants::ways_to_keep(
+std::vector<std::vector<Residency>> MemoryVariants::residency_choices(
     const ChoiceMeaning& meaning, const std::vector<Gather>& gathers) const {
-  std::vector<std::vector<Kept>> ways;
-  for (const Kept free : {Kept::step, Kept::pass}) {
+  std::vector<std::vector<Residency>> choices;
+  for (const Residency free : {Residency::step, Residency::pass}) {
     Gather saved;
-    std::vector<Kept> kept;
+    std::vector<Residency> residencies;
     for (size_t p = 0; p < gathers.size(); ++p) {
       const ParameterHint* hint = hints_.of_parameter(meaning.parameters[p].tensor);
-      const bool is_free = hint == nullptr || !hint->kept;
-      kept.push_back(is_free ? free : *hint->kept);
+      const bool is_free = hint == nullptr || !hint->residency;
+      residencies.push_back(is_free ? free : *hint->residency);
       saved.seconds += is_free ? gathers[p].seconds : 0.0;
       saved.bytes.gathered += is_free ? gathers[p].bytes.gathered : 0.0;
     }
-    if (free == Kept::step || (choose_ && saved.bytes.gathered > 0.0 && saved.seconds > 0.0)) {
-      ways.push_back(std::move(kept));
+    if (free == Residency::step || (choose_ && saved.bytes.gathered > 0.0 && saved.seconds > 0.0)) {
+      choices.push_back(std::move(residencies));
     }
   }
-  return ways;
+  return choices;
 }
 
 }  // namespace hidup

@@ -5,14 +5,14 @@
 #include <vector>
 
 #include "search/problem/build_problem.h"
-#include "search/problem/passing_bytes.h"
+#include "search/problem/transient_bytes.h"
 
 namespace hidup {
 
 // The cost of gathering a parameter where it is used.
 struct Gather {
   double seconds = 0.0;
-  PassingBytes bytes;
+  TransientBytes bytes;
 };
 
 class MemoryVariants {
@@ -20,13 +20,13 @@ class MemoryVariants {
   // Graph and hints must outlive the object. `choose`: BuildOptions::memory_choices; false: only
   // variants that hints ask for. `reads`: backward_reads().
   MemoryVariants(const Graph& graph, const Hints& hints, bool choose, const std::vector<int>& reads,
-                 const PassingMemory& passing);
+                 const TransientMemory& transient);
 
   // Returns true where the operation may be recomputed: inside blocks, so that at most one block is
   // recomputed at a time; in a graph without blocks, for cheap operations.
-  bool may_be_again(OpId op) const { return may_be_again_[static_cast<size_t>(op)]; }
-  // See BuiltProblem::again_for_readers.
-  const std::vector<bool>& again_for_readers() const { return again_for_readers_; }
+  bool may_recompute(OpId op) const { return may_recompute_[static_cast<size_t>(op)]; }
+  // See BuiltProblem::recompute_for_readers.
+  const std::vector<bool>& recompute_for_readers() const { return recompute_for_readers_; }
 
   // Adds the choice and its variants of less memory, as far as hints allow. `gathers`: one per
   // parameter of the meaning.
@@ -35,16 +35,16 @@ class MemoryVariants {
            std::vector<ChoiceMeaning>& meanings) const;
 
  private:
-  void find_again(const std::vector<int>& reads);
+  void find_recomputable(const std::vector<int>& reads);
   std::optional<bool> recompute_hint(OpId op) const;
-  std::vector<std::vector<Kept>> ways_to_keep(const ChoiceMeaning& meaning,
-                                              const std::vector<Gather>& gathers) const;
+  std::vector<std::vector<Residency>> residency_choices(const ChoiceMeaning& meaning,
+                                                        const std::vector<Gather>& gathers) const;
 
   const Graph& graph_;
   const Hints& hints_;
   bool choose_;
-  const PassingMemory passing_;
-  std::vector<bool> may_be_again_, again_for_readers_;  // per operation
+  const TransientMemory transient_;
+  std::vector<bool> may_recompute_, recompute_for_readers_;  // per operation
 };
 
 }  // namespace hidup

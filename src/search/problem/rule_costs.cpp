@@ -240,8 +240,8 @@ Reshard RuleCosts::in_bucket(const Value& value, const Layout& to,
           .compute_s = reshards_->cheapest(value, to, how).compute_s};
 }
 
-PassingBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
-                                      const ParameterLayouts& stored, Choice& choice) const {
+TransientBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t input,
+                                        const ParameterLayouts& stored, Choice& choice) const {
   const Tensor& tensor = graph_.tensor(stored.tensor);
   const auto value = [&](const Layout& layout, DType dtype) {
     return Value{.dtype = dtype, .shape = tensor.shape, .layout = layout};

@@ -10,9 +10,9 @@
 
 #include "cost/cost_model.h"
 #include "graph/graph.h"
-#include "search/problem/passing_bytes.h"
 #include "search/problem/problem.h"
 #include "search/problem/reshard_costs.h"
+#include "search/problem/transient_bytes.h"
 #include "sharding/strategy.h"
 
 namespace hidup {
@@ -39,8 +39,8 @@ class RuleCosts {
   Choice operation(OpId op, const OpStrategy& op_strategy) const;
   // Adds the costs of storing the parameter that is the operation's input `input` in these layouts,
   // except for the bytes that it returns.
-  PassingBytes add_parameter(const OpStrategy& op_strategy, size_t input,
-                             const ParameterLayouts& stored, Choice& choice) const;
+  TransientBytes add_parameter(const OpStrategy& op_strategy, size_t input,
+                               const ParameterLayouts& stored, Choice& choice) const;
   // Returns the cost for a microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
   // Returns the tensor's bytes on the rank with the largest part, over all microbatches.

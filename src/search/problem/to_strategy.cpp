@@ -6,15 +6,16 @@
 namespace hidup {
 namespace {
 
-// Applies BuiltProblem::again_for_readers.
-void again_for_readers(const Graph& graph, const BuiltProblem& built, Strategy& strategy) {
+// Applies BuiltProblem::recompute_for_readers.
+void recompute_for_readers(const Graph& graph, const BuiltProblem& built, Strategy& strategy) {
   std::vector<bool> wanted(graph.tensors().size());  // by a recomputed operation
   for (size_t op = graph.ops().size(); op-- > 0;) {
     const Op& self = graph.ops()[op];
-    bool& again = strategy.ops[op].recompute;
-    again = again || (built.again_for_readers[op] && wanted[static_cast<size_t>(self.output)]);
+    bool& recompute = strategy.ops[op].recompute;
+    recompute =
+        recompute || (built.recompute_for_readers[op] && wanted[static_cast<size_t>(self.output)]);
     for (const TensorId input : self.inputs) {
-      wanted[static_cast<size_t>(input)] = wanted[static_cast<size_t>(input)] || again;
+      wanted[static_cast<size_t>(input)] = wanted[static_cast<size_t>(input)] || recompute;
     }
   }
 }
@@ -36,10 +37,10 @@ Strategy to_strategy(const Graph& graph, const Mesh& mesh, const BuiltProblem& b
     for (size_t p = 0; p < meaning.inputs.size(); ++p) {
       const TensorId id = graph.ops()[op].inputs[meaning.inputs[p]];
       parameters[id] = {id, meaning.parameters[p].storage, meaning.parameters[p].optimizer_state,
-                        meaning.kept[p]};
+                        meaning.residency[p]};
     }
   }
-  again_for_readers(graph, built, strategy);
+  recompute_for_readers(graph, built, strategy);
   for (const auto& [id, parameter] : parameters) {
     strategy.parameters.push_back(parameter);
   }

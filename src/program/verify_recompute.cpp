@@ -1,4 +1,4 @@
-#include "program/verify_again.h"
+#include "program/verify_recompute.h"
 
 #include <fmt/format.h>
 
@@ -15,9 +15,9 @@ namespace hidup {
 namespace {
 
 // Numbers contents, so that equal contents have equal numbers.
-class AgainCheck {
+class RecomputeCheck {
  public:
-  explicit AgainCheck(const Program& program) : program_(program) {
+  explicit RecomputeCheck(const Program& program) : program_(program) {
     for (size_t v = 0; v < program.values.size(); ++v) {
       content_.push_back(new_number());
     }
@@ -26,7 +26,7 @@ class AgainCheck {
   void run() {
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       const Instruction& instruction = program_.instructions[i];
-      if (instruction.again) {
+      if (instruction.recomputed) {
         check_place(static_cast<int>(i), instruction);
       }
       follow(instruction);
@@ -34,9 +34,9 @@ class AgainCheck {
         if (instruction.phase == Phase::forward) {
           first_.insert(content(output));
           written_first_.insert(output);
-        } else if (instruction.again) {
+        } else if (instruction.recomputed) {
           check(first_.contains(content(output)),
-                "{} is done again, and leaves something else in {} than the forward pass",
+                "{} is recomputed, and leaves something else in {} than the forward pass",
                 describe(program_, static_cast<int>(i)), program_.value(output).name);
         }
       }
@@ -55,11 +55,11 @@ class AgainCheck {
   }
 
   void check_place(int i, const Instruction& instruction) const {
-    check(instruction.phase == Phase::backward, "{} is done again outside of the backward pass",
+    check(instruction.phase == Phase::backward, "{} is recomputed outside of the backward pass",
           describe(program_, i));
     for (const ValueId output : instruction.outputs) {
       check(!written_first_.contains(output) && !program_.value(output).persistent(),
-            "{} is done again over {} of the forward pass", describe(program_, i),
+            "{} is recomputed over {} of the forward pass", describe(program_, i),
             program_.value(output).name);
     }
   }
@@ -78,7 +78,7 @@ class AgainCheck {
 
   void follow(const Instruction& instruction) {
     const std::vector<ValueId> outputs = written(instruction);
-    if (instruction.phase != Phase::forward && !instruction.again) {
+    if (instruction.phase != Phase::forward && !instruction.recomputed) {
       for (const ValueId output : outputs) {
         content(output) = new_number();
       }
@@ -166,9 +166,9 @@ class AgainCheck {
 
 }  // namespace
 
-void verify_again(const Program& program) {
-  if (std::ranges::any_of(program.instructions, &Instruction::again)) {
-    AgainCheck(program).run();
+void verify_recompute(const Program& program) {
+  if (std::ranges::any_of(program.instructions, &Instruction::recomputed)) {
+    RecomputeCheck(program).run();
   }
 }
 

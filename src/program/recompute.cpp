@@ -1,4 +1,4 @@
-#include "program/again.h"
+#include "program/recompute.h"
 
 #include <algorithm>
 #include <optional>
@@ -21,26 +21,26 @@ std::optional<Opcode> last_step(const Instruction& fused) {
 }
 
 // Returns true where the strategy frees something before the end of the step.
-bool anything_goes(const LoweringInput& input) {
-  bool goes = std::ranges::any_of(input.strategy.parameters, [](const ParameterStrategy& stored) {
-    return stored.kept == Kept::pass;
+bool frees_early(const LoweringInput& input) {
+  bool frees = std::ranges::any_of(input.strategy.parameters, [](const ParameterStrategy& stored) {
+    return stored.residency == Residency::pass;
   });
-  for (OpId op = 0; op < input.op_count() && !goes; ++op) {
-    goes = input.recomputes(op);
+  for (OpId op = 0; op < input.op_count() && !frees; ++op) {
+    frees = input.recomputes(op);
   }
-  return goes;
+  return frees;
 }
 
 }  // namespace
 
-ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& parameters,
-                           const std::vector<ForwardValues>& forward, ProgramBuilder& builder,
-                           size_t first)
+Recomputation::Recomputation(const LoweringInput& input, const Parameters& parameters,
+                             const std::vector<ForwardValues>& forward, ProgramBuilder& builder,
+                             size_t first)
     : input_(input),
       parameters_(parameters),
       builder_(builder),
       first_(first),
-      is_needed_(anything_goes(input)),
+      is_needed_(frees_early(input)),
       gathered_(input, builder),
       started_(forward.size()) {
   if (!is_needed_) {
@@ -52,11 +52,11 @@ ForwardAgain::ForwardAgain(const LoweringInput& input, const Parameters& paramet
   now_.resize(values, -1);
   planned_.resize(builder.program().instructions.size() - first);
   written_.resize(forward.size(), planned_);
-  find_kept(forward);
+  find_what_stays(forward);
   find_writers();
 }
 
-void ForwardAgain::find_kept(const std::vector<ForwardValues>& forward) {
+void Recomputation::find_what_stays(const std::vector<ForwardValues>& forward) {
   for (const Value& value : builder_.program().values) {
     kept_.push_back(value.persistent());
   }
@@ -77,14 +77,14 @@ void ForwardAgain::find_kept(const std::vector<ForwardValues>& forward) {
   keep_unrounded_gelus();
 }
 
-void ForwardAgain::keep(const ValueIds& values) {
+void Recomputation::keep(const ValueIds& values) {
   for (const ValueId value : values) {
     kept_[index(value)] = true;
   }
 }
 
-void ForwardAgain::keep_parameter(TensorId id, const ValueIds& copies) {
-  if (input_.stored(id).kept == Kept::step) {
+void Recomputation::keep_parameter(TensorId id, const ValueIds& copies) {
+  if (input_.stored(id).residency == Residency::step) {
     keep(copies);
     return;
   }
@@ -97,7 +97,7 @@ void ForwardAgain::keep_parameter(TensorId id, const ValueIds& copies) {
   }
 }
 
-void ForwardAgain::keep_last_parameters(const std::vector<ForwardValues>& forward) {
+void Recomputation::keep_last_parameters(const std::vector<ForwardValues>& forward) {
   bool found = false;
   for (OpId id = input_.op_count() - 1; id >= 0 && !found; --id) {
     const Op& op = input_.graph.op(id);
@@ -114,7 +114,7 @@ void ForwardAgain::keep_last_parameters(const std::vector<ForwardValues>& forwar
   }
 }
 
-void ForwardAgain::keep_unrounded_gelus() {
+void Recomputation::keep_unrounded_gelus() {
   for (int place = 0; place < static_cast<int>(planned_.size()); ++place) {
     const ValueIds& outputs = forward(place).outputs;
     if (forward(place).opcode == Opcode::matmul_bias_gelu && kept_[index(outputs[1])] &&
@@ -124,7 +124,7 @@ void ForwardAgain::keep_unrounded_gelus() {
   }
 }
 
-void ForwardAgain::find_writers() {
+void Recomputation::find_writers() {
   for (int place = 0; place < static_cast<int>(planned_.size()); ++place) {
     for (const ValueId output : forward(place).outputs) {
       writers_[index(output)].push_back(place);
@@ -132,7 +132,7 @@ void ForwardAgain::find_writers() {
   }
 }
 
-Instruction ForwardAgain::rest_of(const Instruction& instruction) const {
+Instruction Recomputation::rest_of(const Instruction& instruction) const {
   const std::optional<Opcode> last = last_step(instruction);
   if (!last || !kept_[index(instruction.outputs[1])]) {
     return instruction;
@@ -150,7 +150,7 @@ Instruction ForwardAgain::rest_of(const Instruction& instruction) const {
   return rest;
 }
 
-std::vector<int> ForwardAgain::missing(ValueId value, const std::vector<bool>& written) const {
+std::vector<int> Recomputation::missing(ValueId value, const std::vector<bool>& written) const {
   std::set<int> places;
   ValueIds open = {value};
   while (!open.empty()) {
@@ -169,7 +169,7 @@ std::vector<int> ForwardAgain::missing(ValueId value, const std::vector<bool>& w
   return {places.begin(), places.end()};
 }
 
-void ForwardAgain::plan(OpId op, const ValueIds& values) {
+void Recomputation::plan(OpId op, const ValueIds& values) {
   const auto plan_gather = [&](ValueId value) {
     if (is_gathered(value)) {
       const auto& [id, wanted] = gathered_of_[index(value)];
@@ -185,7 +185,7 @@ void ForwardAgain::plan(OpId op, const ValueIds& values) {
   }
 }
 
-void ForwardAgain::need(const Scope& scope, const ValueIds& values, ValueId since) {
+void Recomputation::need(const Scope& scope, const ValueIds& values, ValueId since) {
   for (const ValueId value : values) {
     if (is_gathered(value)) {
       gather(scope, value);
@@ -196,14 +196,14 @@ void ForwardAgain::need(const Scope& scope, const ValueIds& values, ValueId sinc
   }
 }
 
-void ForwardAgain::write(const Scope& scope, int place, ValueId since) {
+void Recomputation::write(const Scope& scope, int place, ValueId since) {
   const auto is_there = [&](const std::vector<bool>& written) {
     return written[static_cast<size_t>(place)];
   };
   const bool of_all = forward(place).microbatch < 0 && std::ranges::any_of(written_, is_there);
   written_[list_of(scope)][static_cast<size_t>(place)] = true;
-  Instruction again = rest_of(forward(place));
-  for (const ValueId input : again.inputs) {
+  Instruction repeated = rest_of(forward(place));
+  for (const ValueId input : repeated.inputs) {
     if (is_gathered(input)) {
       gather(scope, input);
     }
@@ -211,46 +211,47 @@ void ForwardAgain::write(const Scope& scope, int place, ValueId since) {
   if (of_all) {
     return;
   }
-  const ValueIds read = again.inputs;
-  for (ValueId& input : again.inputs) {
+  const ValueIds read = repeated.inputs;
+  for (ValueId& input : repeated.inputs) {
     input = now(input);
   }
-  for (ValueId& output : again.outputs) {
+  for (ValueId& output : repeated.outputs) {
     check(!kept_[index(output)] || std::ranges::find(read, output) == read.end(),
-          "{} would be written over again", builder_.value(output).name);
-    output = made_again(output);
+          "{} would be overwritten in the backward pass", builder_.value(output).name);
+    output = recomputed_value(output);
   }
-  again.name += ", again";
-  again.phase = Phase::backward;
-  again.again = true;
-  if (again.stream == StreamKind::comm && since >= 0) {
-    again.after_uses_of = {since};
+  repeated.name += ", recomputed";
+  repeated.phase = Phase::backward;
+  repeated.recomputed = true;
+  if (repeated.stream == StreamKind::comm && since >= 0) {
+    repeated.after_uses_of = {since};
   }
-  builder_.append(scope.microbatch, std::move(again));
+  builder_.append(scope.microbatch, std::move(repeated));
 }
 
 // A recomputed value that stays in memory anyway goes to a new value that nobody reads.
-ValueId ForwardAgain::made_again(ValueId value) {
+ValueId Recomputation::recomputed_value(ValueId value) {
   ValueId& now = now_[index(value)];
   if (now >= 0 && !kept_[index(value)]) {
     return now;
   }
-  Value again = builder_.value(value);
-  again.role = Value::Role::activation;
-  for (ValueId& held : again.holds) {
+  Value copy = builder_.value(value);
+  copy.role = Value::Role::activation;
+  for (ValueId& held : copy.holds) {
     held = now_[index(held)] >= 0 ? now_[index(held)] : held;
   }
-  const ValueId made = builder_.add(std::move(again));
+  const ValueId made = builder_.add(std::move(copy));
   if (!kept_[index(value)]) {
     now = made;
   }
   return made;
 }
 
-void ForwardAgain::gather(const Scope& scope, ValueId value) {
+void Recomputation::gather(const Scope& scope, ValueId value) {
   const auto& [id, wanted] = gathered_of_[index(value)];
   const int bucket = gathered_.bucket_of(id, wanted);
-  check(bucket >= 0, "{} is gathered again without a plan", builder_.value(value).name);
+  check(bucket >= 0, "{} is gathered for the backward pass without a plan",
+        builder_.value(value).name);
   std::vector<bool>& started = started_[list_of(scope)];
   started.resize(std::max(started.size(), static_cast<size_t>(bucket) + 1));
   if (!started[static_cast<size_t>(bucket)]) {
@@ -260,7 +261,7 @@ void ForwardAgain::gather(const Scope& scope, ValueId value) {
   }
 }
 
-ValueId ForwardAgain::now(ValueId value) const {
+ValueId Recomputation::now(ValueId value) const {
   if (!is_needed_ || kept_[index(value)]) {
     return value;
   }
@@ -269,7 +270,7 @@ ValueId ForwardAgain::now(ValueId value) const {
     return gathered_.value(id, wanted);
   }
   const ValueId now = now_[index(value)];
-  check(now >= 0, "{} is read again, and not there", builder_.value(value).name);
+  check(now >= 0, "{} is read in the backward pass, and not there", builder_.value(value).name);
   return now;
 }
 

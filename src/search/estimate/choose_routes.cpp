@@ -1,4 +1,4 @@
-#include "search/estimate/choose_ways.h"
+#include "search/estimate/choose_routes.h"
 
 #include <algorithm>
 #include <utility>
@@ -71,8 +71,8 @@ Program lower_by_costs(const Graph& graph, Strategy& strategy, const LoweringOpt
   return program;
 }
 
-Strategy with_ways(const Graph& graph, Strategy strategy, const LoweringOptions& options,
-                   const CostModel& costs) {
+Strategy lowered_routes(const Graph& graph, Strategy strategy, const LoweringOptions& options,
+                        const CostModel& costs) {
   lower_by_costs(graph, strategy, options, ReshardCosts(strategy.mesh, costs));
   return strategy;
 }

@@ -1,4 +1,4 @@
-#include "search/problem/passing_bytes.h"
+#include "search/problem/transient_bytes.h"
 
 #include <algorithm>
 
@@ -59,8 +59,8 @@ double kept_activations(const Graph& graph, const std::vector<int>& reads) {
 
 }  // namespace
 
-PassingMemory::PassingMemory(const Graph& graph, const std::vector<int>& reads, int64_t ranks,
-                             int64_t bucket_bytes, int microbatches, bool all_sums)
+TransientMemory::TransientMemory(const Graph& graph, const std::vector<int>& reads, int64_t ranks,
+                                 int64_t bucket_bytes, int microbatches, bool all_sums)
     : all_sums_(all_sums),
       gathered_(most_at_a_time(buckets_of(graph, bucket_bytes), microbatches > 1 ? 3 : 2)) {
   const double sums =
@@ -68,13 +68,13 @@ PassingMemory::PassingMemory(const Graph& graph, const std::vector<int>& reads, 
   room_ = kept_activations(graph, reads) / static_cast<double>(ranks) / std::max(sums, 1.0);
 }
 
-double PassingMemory::bytes(const std::vector<PassingBytes>& parameters,
-                            const std::vector<Kept>& kept) const {
+double TransientMemory::bytes(const std::vector<TransientBytes>& parameters,
+                              const std::vector<Residency>& residencies) const {
   double total = 0.0;
-  PassingBytes for_step;
+  TransientBytes for_step;
   for (size_t p = 0; p < parameters.size(); ++p) {
-    const PassingBytes& one = parameters[p];
-    if (kept[p] == Kept::pass) {
+    const TransientBytes& one = parameters[p];
+    if (residencies[p] == Residency::pass) {
       total += gathered_ * one.gathered + (all_sums_ ? one.sums : 0.0);
     } else {
       for_step.gathered += one.gathered;

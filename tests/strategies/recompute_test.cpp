@@ -40,7 +40,8 @@ Strategy with_some_again(const Graph& graph, Strategy strategy, uint64_t number)
   }
   for (ParameterStrategy& parameter : strategy.parameters) {
     const bool wide = graph.tensor(parameter.tensor).dtype == DType::f32;
-    parameter.kept = random.word(wide ? next++ : 0) % 2 == 0 ? Kept::pass : Kept::step;
+    parameter.residency =
+        random.word(wide ? next++ : 0) % 2 == 0 ? Residency::pass : Residency::step;
   }
   return strategy;
 }
@@ -52,7 +53,8 @@ void expect_the_same_bits(const Graph& graph, const std::string& what) {
       strategy.microbatches = microbatches;
       const ShortRun kept = run_on_threads(graph, strategy);
       for (const Recompute level : {Recompute::cheap, Recompute::block}) {
-        const Strategy again = with_kept(with_recompute(graph, strategy, level), Kept::pass);
+        const Strategy again =
+            with_residency(with_recompute(graph, strategy, level), Residency::pass);
         EXPECT_EQ(other_bits(kept, run_on_threads(graph, again)), "")
             << what << " by " << name << ", " << microbatches << ", " << name_of(level);
       }

@@ -14,12 +14,12 @@
 namespace hidup {
 
 // Parameters and optimizer state: entry i of each vector belongs to one tensor.
-struct KeptValues {
+struct PersistentValues {
   std::vector<ValueId> values;
   std::vector<StoredTensor> tensors;
   std::vector<Region> regions;  // this rank's part
 };
-KeptValues kept_values(const Program& program, int64_t rank);
+PersistentValues persistent_values(const Program& program, int64_t rank);
 
 // Collective. Copies the checkpoint's values to the program's state, each rank its part. Where
 // precisions differ, parameters are rounded from their f32 masters. Throws CollectiveError(file) if

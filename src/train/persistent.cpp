@@ -1,4 +1,4 @@
-#include "train/kept.h"
+#include "train/persistent.h"
 
 #include <fmt/format.h>
 
@@ -18,7 +18,7 @@
 namespace hidup {
 namespace {
 
-bool is_kept(const Value& value) {
+bool is_persistent(const Value& value) {
   return value.role == Value::Role::parameter || value.role == Value::Role::optimizer_state;
 }
 
@@ -88,26 +88,26 @@ bool may_change(std::string_view key) {
 
 }  // namespace
 
-KeptValues kept_values(const Program& program, int64_t rank) {
-  KeptValues kept;
+PersistentValues persistent_values(const Program& program, int64_t rank) {
+  PersistentValues persistent;
   for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
     const Value& value = program.value(id);
-    if (is_kept(value)) {
-      kept.values.push_back(id);
-      kept.tensors.push_back({tensor_name(value), value.dtype, value.shape});
-      kept.regions.push_back(program.region(id, rank));
+    if (is_persistent(value)) {
+      persistent.values.push_back(id);
+      persistent.tensors.push_back({tensor_name(value), value.dtype, value.shape});
+      persistent.regions.push_back(program.region(id, rank));
     }
   }
-  return kept;
+  return persistent;
 }
 
 void restore(Communicator& world, Executor& executor, const CheckpointFile& checkpoint) {
   const Program& program = executor.program();
-  const KeptValues kept = kept_values(program, world.rank());
+  const PersistentValues persistent = persistent_values(program, world.rank());
   std::vector<size_t> sources;
   collectively(world, [&] {
     const TensorIndex index = index_of(checkpoint);
-    for (const ValueId id : kept.values) {
+    for (const ValueId id : persistent.values) {
       sources.push_back(source_of(program, program.value(id), checkpoint, index));
     }
   });
@@ -122,16 +122,16 @@ void restore(Communicator& world, Executor& executor, const CheckpointFile& chec
       const StoredTensor& tensor = checkpoint.tensors()[sources[end]];
       const auto size = static_cast<size_t>(size_of(tensor.dtype));
       bytes += elements(tensor.shape) * size_of(tensor.dtype);
-      parts.emplace_back(static_cast<size_t>(kept.regions[end].elements()) * size);
+      parts.emplace_back(static_cast<size_t>(persistent.regions[end].elements()) * size);
     }
     for (size_t i = first; i < end; ++i) {
-      requests.push_back({sources[i], kept.regions[i], parts[i - first].data()});
+      requests.push_back({sources[i], persistent.regions[i], parts[i - first].data()});
     }
     read_boxes(world, checkpoint, requests);
     for (size_t i = first; i < end; ++i) {
       const DType from = checkpoint.tensors()[sources[i]].dtype;
-      const DType to = program.value(kept.values[i]).dtype;
-      executor.write(kept.values[i], 0, kept.regions[i].elements(),
+      const DType to = program.value(persistent.values[i]).dtype;
+      executor.write(persistent.values[i], 0, persistent.regions[i].elements(),
                      converted(std::move(parts[i - first]), from, to).data());
     }
     first = end;

@@ -11,22 +11,23 @@
 namespace hidup {
 
 // The transient bytes of a parameter.
-struct PassingBytes {
+struct TransientBytes {
   double gathered = 0.0;   // a copy in the layout of its use; 0: none
   double sums = 0.0;       // of gradients, unless they become the totals in place
   double undivided = 0.0;  // the sums, if one rank had all of them
 };
 
-class PassingMemory {
+class TransientMemory {
  public:
   // `reads`: backward_reads(). Activations count as divided among all ranks. `all_sums`: gradient
   // sums need memory of their own beside activations, because they stay while a further group
   // begins, or because there are few activations.
-  PassingMemory(const Graph& graph, const std::vector<int>& reads, int64_t ranks,
-                int64_t bucket_bytes, int microbatches, bool all_sums);
+  TransientMemory(const Graph& graph, const std::vector<int>& reads, int64_t ranks,
+                  int64_t bucket_bytes, int microbatches, bool all_sums);
 
   // Returns the bytes of an operation's parameters of these residencies at the step's peak.
-  double bytes(const std::vector<PassingBytes>& parameters, const std::vector<Kept>& kept) const;
+  double bytes(const std::vector<TransientBytes>& parameters,
+               const std::vector<Residency>& residencies) const;
 
  private:
   bool all_sums_;

@@ -1,7 +1,7 @@
 // Recomputes values that the forward pass has freed; for the sources of this folder only.
 //
-// Instructions of the forward pass are written again as they are there, fused ones as one, with the
-// same random numbers, from values that stayed in memory. If only the last step of a fused one is
+// Instructions of the forward pass are repeated as they are there, fused ones as one, with the same
+// random numbers, from values that stayed in memory. If only the last step of a fused one is
 // missing, that step alone is written. So the bits are the same. To that end the unrounded result
 // of a product, which a GELU of 16 bits reads, stays in memory.
 #pragma once
@@ -14,15 +14,15 @@
 
 namespace hidup {
 
-// Regathers parameters with residency Kept::pass, and repeats instructions of the forward pass,
-// unchanged and in their order, from the values that stay in memory. So the results have the same
-// bits, and the messages are the same.
-class ForwardAgain {
+// Regathers parameters with residency Residency::pass, and repeats instructions of the forward
+// pass, unchanged and in their order, from the values that stay in memory. So the results have the
+// same bits, and the messages are the same.
+class Recomputation {
  public:
   // `first`: the first of the program's instructions that belongs to the forward pass, which ends
   // the program. `forward`: the values that the pass left, per microbatch.
-  ForwardAgain(const LoweringInput& input, const Parameters& parameters,
-               const std::vector<ForwardValues>& forward, ProgramBuilder& builder, size_t first);
+  Recomputation(const LoweringInput& input, const Parameters& parameters,
+                const std::vector<ForwardValues>& forward, ProgramBuilder& builder, size_t first);
 
   // Returns true where some value is freed after the pass. Otherwise need() has nothing to do.
   bool is_needed() const { return is_needed_; }
@@ -41,7 +41,7 @@ class ForwardAgain {
   const Instruction& forward(int place) const {
     return builder_.program().instructions[first_ + static_cast<size_t>(place)];
   }
-  void find_kept(const std::vector<ForwardValues>& forward);
+  void find_what_stays(const std::vector<ForwardValues>& forward);
   void keep(const ValueIds& values);
   void keep_parameter(TensorId id, const ValueIds& copies);
   // Leaves in memory the parameters of the last operation whose backward pass reads gathered ones.
@@ -59,7 +59,7 @@ class ForwardAgain {
     return static_cast<size_t>(scope.microbatch) % written_.size();
   }
   void write(const Scope& scope, int place, ValueId since);
-  ValueId made_again(ValueId value);
+  ValueId recomputed_value(ValueId value);
   void gather(const Scope& scope, ValueId value);
 
   const LoweringInput& input_;

@@ -26,13 +26,14 @@ Graph gpt_model(int64_t layers, double dropout = 0.1) {
   return build_model(deck, 31);
 }
 
-Strategy fsdp_of(const Graph& graph, Kept kept, Recompute level = Recompute::none) {
-  return with_recompute(graph, with_kept(named_strategy("fsdp", graph, kTwo), kept), level);
+Strategy fsdp_of(const Graph& graph, Residency residency, Recompute level = Recompute::none) {
+  return with_recompute(graph, with_residency(named_strategy("fsdp", graph, kTwo), residency),
+                        level);
 }
 
-int64_t activation_bytes(int64_t layers, Kept kept, Recompute level, int groups = 1) {
+int64_t activation_bytes(int64_t layers, Residency residency, Recompute level, int groups = 1) {
   const Graph graph = gpt_model(layers);
-  Strategy strategy = fsdp_of(graph, kept, level);
+  Strategy strategy = fsdp_of(graph, residency, level);
   strategy.accumulate = groups;
   return plan_memory(verified_program(graph, strategy), 0).activation_bytes;
 }
@@ -48,15 +49,15 @@ std::vector<int> places(const Program& program, const std::function<bool(const I
   return found;
 }
 
-TEST(KeptForAPass, ParametersAreGatheredForEachPassThatReadsThem) {
+TEST(ReshardAfterForward, ParametersAreGatheredForEachPassThatReadsThem) {
   const Graph graph = gpt_model(2);
-  const Program program = verified_program(graph, fsdp_of(graph, Kept::pass));
+  const Program program = verified_program(graph, fsdp_of(graph, Residency::pass));
   std::map<std::string, int> forward;
   std::map<std::string, int> again;
   for (const Instruction& gather : program.instructions) {
     if (gather.opcode == Opcode::all_gather) {
-      EXPECT_EQ(gather.again, gather.phase == Phase::backward);
-      ++(gather.again ? again : forward)[program.value(gather.inputs[0]).name];
+      EXPECT_EQ(gather.recomputed, gather.phase == Phase::backward);
+      ++(gather.recomputed ? again : forward)[program.value(gather.inputs[0]).name];
     }
   }
   for (const Tensor& tensor : graph.tensors()) {
@@ -71,14 +72,14 @@ TEST(KeptForAPass, ParametersAreGatheredForEachPassThatReadsThem) {
 
 // A gather starts when the bucket before the one in use is finished: not earlier, whatever the
 // timing, and not later than the first use of the bucket in use, so that it overlaps with it.
-TEST(KeptForAPass, OneBucketComesWhileOneIsUsed) {
+TEST(ReshardAfterForward, OneBucketComesWhileOneIsUsed) {
   const Graph graph = gpt_model(4);
-  const Program program = verified_program(graph, fsdp_of(graph, Kept::pass));
+  const Program program = verified_program(graph, fsdp_of(graph, Residency::pass));
   const Accesses accesses(program);
   const HappensBefore before(program);
   for (const bool again : {false, true}) {
     const std::vector<int> gathers = places(program, [&](const Instruction& i) {
-      return i.opcode == Opcode::all_gather && i.again == again;
+      return i.opcode == Opcode::all_gather && i.recomputed == again;
     });
     ASSERT_GT(gathers.size(), 10);
     for (size_t g = 2; g < gathers.size(); ++g) {
@@ -97,27 +98,29 @@ TEST(KeptForAPass, OneBucketComesWhileOneIsUsed) {
 
 // Memory grows with the layers by the activations of the forward pass, not by whole parameters and
 // gradients.
-TEST(KeptForAPass, WholeParametersAndGradientsTakeTheMemoryOfAFew) {
-  const auto growth = [](Kept kept) {
-    return activation_bytes(16, kept, Recompute::none) - activation_bytes(8, kept, Recompute::none);
+TEST(ReshardAfterForward, WholeParametersAndGradientsTakeTheMemoryOfAFew) {
+  const auto growth = [](Residency residency) {
+    return activation_bytes(16, residency, Recompute::none) -
+           activation_bytes(8, residency, Recompute::none);
   };
   const auto of_dp = [](int64_t layers) {
     const Graph graph = gpt_model(layers);
     return plan_memory(verified_program(graph, named_strategy("dp", graph, kTwo)), 0)
         .activation_bytes;
   };
-  EXPECT_EQ(growth(Kept::pass), of_dp(16) - of_dp(8));
-  EXPECT_GT(growth(Kept::step), growth(Kept::pass));
+  EXPECT_EQ(growth(Residency::pass), of_dp(16) - of_dp(8));
+  EXPECT_GT(growth(Residency::step), growth(Residency::pass));
 }
 
 // Bytes that a block of this model leaves to the next one, on rank 0.
 constexpr int64_t kBlockBytes = 3 * 7 * 12 * 4;
 
 TEST(Recompute, OfBlocksKeepsWhatIsBetweenThem) {
-  const auto growth = [](Recompute level, const char* name = "fsdp", Kept kept = Kept::pass) {
+  const auto growth = [](Recompute level, const char* name = "fsdp",
+                         Residency residency = Residency::pass) {
     const auto bytes = [&](int64_t layers) {
       const Graph graph = gpt_model(layers);
-      const Strategy strategy = with_kept(named_strategy(name, graph, kTwo), kept);
+      const Strategy strategy = with_residency(named_strategy(name, graph, kTwo), residency);
       return plan_memory(verified_program(graph, with_recompute(graph, strategy, level)), 0)
           .activation_bytes;
     };
@@ -127,15 +130,15 @@ TEST(Recompute, OfBlocksKeepsWhatIsBetweenThem) {
   EXPECT_EQ(growth(Recompute::block), 8 * aligned);
   // zero1 has whole parameters: only the sums of their gradients have the residency of a pass. They
   // are freed once they have been sent.
-  EXPECT_LT(growth(Recompute::block, "zero1"), growth(Recompute::block, "zero1", Kept::step));
+  EXPECT_LT(growth(Recompute::block, "zero1"), growth(Recompute::block, "zero1", Residency::step));
   EXPECT_LT(growth(Recompute::cheap), growth(Recompute::none));
   EXPECT_LT(growth(Recompute::block), growth(Recompute::cheap));
 }
 
-Names again_opcodes(const Program& program, const std::string& name) {
+Names recomputed_opcodes(const Program& program, const std::string& name) {
   Names names;
   for (const Instruction& instruction : program.instructions) {
-    if (instruction.again && instruction.name.starts_with(name) &&
+    if (instruction.recomputed && instruction.name.starts_with(name) &&
         instruction.opcode != Opcode::all_gather) {
       names.emplace_back(name_of(instruction.opcode));
     }
@@ -146,19 +149,20 @@ Names again_opcodes(const Program& program, const std::string& name) {
 TEST(Recompute, WritesInstructionsAsTheyWere) {
   const Graph graph = gpt_model(2);
   const Program program =
-      verified_program(graph, fsdp_of(graph, Kept::step, Recompute::block), true, 2048);
+      verified_program(graph, fsdp_of(graph, Residency::step, Recompute::block), true, 2048);
   // Nobody reads the last product of a block and its successors again. The sum before the first
   // norm stays in memory, so of that instruction only the norm is recomputed. A bucket ends between
   // a product and its bias.
-  EXPECT_EQ(again_opcodes(program, "layers.1"),
+  EXPECT_EQ(recomputed_opcodes(program, "layers.1"),
             (Names{"layer_norm", "matmul_bias", "attention", "matmul", "bias", "residual_norm",
                    "matmul_bias_gelu"}));
 }
 
 TEST(Recompute, OfCheapOperationsIsOfTheLastSteps) {
   const Graph graph = gpt_model(2);
-  const Program program = verified_program(graph, fsdp_of(graph, Kept::step, Recompute::cheap));
-  EXPECT_EQ(again_opcodes(program, "layers.1"), (Names{"gelu", "layer_norm", "layer_norm"}));
+  const Program program =
+      verified_program(graph, fsdp_of(graph, Residency::step, Recompute::cheap));
+  EXPECT_EQ(recomputed_opcodes(program, "layers.1"), (Names{"gelu", "layer_norm", "layer_norm"}));
 }
 
 TEST(Recompute, SendsMessagesAgain) {
@@ -166,8 +170,8 @@ TEST(Recompute, SendsMessagesAgain) {
   const Strategy strategy =
       with_recompute(graph, named_strategy("megatron-sp", graph, kTwo), Recompute::block);
   const Program program = verified_program(graph, strategy);
-  const std::vector<int> sent =
-      places(program, [](const Instruction& i) { return i.again && i.stream == StreamKind::comm; });
+  const std::vector<int> sent = places(
+      program, [](const Instruction& i) { return i.recomputed && i.stream == StreamKind::comm; });
   // Each block gathers in both halves again and scatters in the first.
   EXPECT_EQ(sent.size(), 2 * 3);
   for (const int i : sent) {
@@ -176,22 +180,24 @@ TEST(Recompute, SendsMessagesAgain) {
 }
 
 TEST(Accumulate, ActivationsTakeTheMemoryOfAGroup) {
-  const int64_t one = activation_bytes(8, Kept::step, Recompute::none, 1);
-  const int64_t five = activation_bytes(8, Kept::step, Recompute::none, 5);
+  const int64_t one = activation_bytes(8, Residency::step, Recompute::none, 1);
+  const int64_t five = activation_bytes(8, Residency::step, Recompute::none, 5);
   EXPECT_LT(five, one);
   const Graph graph = gpt_model(2);
-  for (const Kept kept : {Kept::step, Kept::pass}) {
-    Strategy strategy = fsdp_of(graph, kept);
+  for (const Residency residency : {Residency::step, Residency::pass}) {
+    Strategy strategy = fsdp_of(graph, residency);
     strategy.accumulate = 5;
     const Program program = verified_program(graph, strategy);
     const auto count = [&](Opcode opcode, bool again) {
-      return places(program,
-                    [&](const Instruction& i) { return i.opcode == opcode && i.again == again; })
+      return places(
+                 program,
+                 [&](const Instruction& i) { return i.opcode == opcode && i.recomputed == again; })
           .size();
     };
     const size_t parameters = strategy.parameters.size();
-    EXPECT_EQ(count(Opcode::all_gather, false), parameters * (kept == Kept::pass ? 5 : 1));
-    EXPECT_EQ(count(Opcode::all_gather, true), kept == Kept::pass ? 5 * (2 * 6 + 1) : 0);
+    EXPECT_EQ(count(Opcode::all_gather, false),
+              parameters * (residency == Residency::pass ? 5 : 1));
+    EXPECT_EQ(count(Opcode::all_gather, true), residency == Residency::pass ? 5 * (2 * 6 + 1) : 0);
     EXPECT_EQ(count(Opcode::attention, false), 2 * 5);
     const size_t sums = count(Opcode::reduce_scatter, false);
     strategy.accumulate = 1;
@@ -208,7 +214,7 @@ class Refused : public testing::Test {
   std::string refusal(const std::function<bool(const Instruction&)>& is,
                       const std::function<void(Program&, Instruction&)>& change) const {
     Program program =
-        lower(graph_, fsdp_of(graph_, Kept::pass, Recompute::block), sample_options(2048));
+        lower(graph_, fsdp_of(graph_, Residency::pass, Recompute::block), sample_options(2048));
     const std::vector<int> found = places(program, is);
     check(!found.empty(), "no such instruction");
     change(program, program.instructions[static_cast<size_t>(found[0])]);
@@ -220,7 +226,7 @@ class Refused : public testing::Test {
     return "";
   }
   static std::function<bool(const Instruction&)> again(Opcode opcode) {
-    return [opcode](const Instruction& i) { return i.again && i.opcode == opcode; };
+    return [opcode](const Instruction& i) { return i.recomputed && i.opcode == opcode; };
   }
 
   const Graph graph_ = gpt_model(2);
@@ -232,23 +238,23 @@ TEST_F(Refused, WhatIsComputedAgainFromOtherValues) {
                         const ValueId wrong = find_opcode(program, Opcode::matmul_bias).inputs[0];
                         product.inputs[0] = wrong;
                       }),
-              HasSubstr("is done again, and leaves something else in"));
+              HasSubstr("is recomputed, and leaves something else in"));
 }
 
 TEST_F(Refused, WhatIsComputedAgainOtherwise) {
   EXPECT_THAT(refusal(again(Opcode::residual_norm),
                       [](Program&, Instruction& norm) { norm.purpose += "2"; }),
-              HasSubstr("is done again, and leaves something else in"));
+              HasSubstr("is recomputed, and leaves something else in"));
   EXPECT_THAT(refusal(again(Opcode::attention),
                       [](Program&, Instruction& attention) {
                         std::get<AttentionAttributes>(attention.attributes).causal = false;
                       }),
-              HasSubstr("is done again, and leaves something else in"));
+              HasSubstr("is recomputed, and leaves something else in"));
   EXPECT_THAT(refusal(again(Opcode::layer_norm),
                       [](Program&, Instruction& norm) {
                         std::get<LayerNormAttributes>(norm.attributes).epsilon *= 2.0;
                       }),
-              HasSubstr("is done again, and leaves something else in"));
+              HasSubstr("is recomputed, and leaves something else in"));
 }
 
 TEST_F(Refused, WhatIsDoneAgainOverTheForwardPass) {
@@ -266,8 +272,8 @@ TEST_F(Refused, WhatIsDoneAgainOverTheForwardPass) {
 
 TEST_F(Refused, WhatIsDoneAgainInTheForwardPass) {
   EXPECT_THAT(refusal([](const Instruction& i) { return i.opcode == Opcode::attention; },
-                      [](Program&, Instruction& attention) { attention.again = true; }),
-              HasSubstr("is done again outside of the backward pass"));
+                      [](Program&, Instruction& attention) { attention.recomputed = true; }),
+              HasSubstr("is recomputed outside of the backward pass"));
 }
 
 TEST_F(Refused, AGatherThatComesTooEarly) {

@@ -11,6 +11,6 @@ namespace hidup {
 // and random numbers, from values with the same content in the same layouts. The check follows
 // content from parameters and inputs on. A copy to another layout has the same content, and a fused
 // instruction counts as its steps.
-void verify_again(const Program& program);
+void verify_recompute(const Program& program);
 
 }  // namespace hidup
