@@ -37,7 +37,7 @@ if(HIDUP_SANITIZE)
 endif()
 
 # The standard library's headers are compiled once: reading them is a third of a debug build of grouped
-# sources, and an eighth at -O3. Sources compiled one by one show which headers they include.
+# sources, and an eighth at -O3.
 if(HIDUP_COMPILED_HEADERS)
   set(hidup_headers <algorithm> <array> <atomic> <charconv> <chrono> <cmath> <condition_variable> <cstdint>
                     <cstdlib> <cstring> <deque> <filesystem> <fstream> <functional> <limits> <map> <memory>

@@ -1,10 +1,9 @@
 #!/usr/bin/env bash
 # Checks the sources, including uncommitted ones:
-# lint.sh format|shell|operations|alone|tidy|tidy-cuda BUILD
+# lint.sh format|shell|operations|tidy|tidy-cuda BUILD
 # format: clang-format. shell: shellcheck. operations: the files that name an operation are those in
-# operations.txt. alone: every source includes the headers that it uses; minutes. tidy: clang-tidy, with
-# the compile commands of the build folder BUILD; minutes. tidy-cuda: the same for sources that need
-# CUDA, with the commands of a build on the shim.
+# operations.txt. tidy: clang-tidy, with the compile commands of the build folder BUILD; minutes.
+# tidy-cuda: the same for sources that need CUDA, with the commands of a build on the shim.
 set -euo pipefail
 
 kind=$1
@@ -36,22 +35,6 @@ tidy() {
     2> >(grep -v 'warnings generated' >&2)
 }
 
-# The other builds compile sources in groups, where one sees another's includes. So every source is parsed
-# alone, as in the preset dev but without generating code.
-alone() {
-  local folder
-  folder=$(mktemp -d)
-  # shellcheck disable=SC2064
-  trap "rm -r '$folder'" EXIT
-  cmake --preset dev -B "$folder" -DHIDUP_TESTS=OFF >"$folder/log" || { cat "$folder/log"; return 1; }
-  "${HIDUP_PYTHON:-python3}" - "$folder" <<'PYTHON' | xargs -0 --max-procs=2 --max-args=1 bash -c
-import json, os, re, sys
-for entry in json.load(open(os.path.join(sys.argv[1], "compile_commands.json"))):
-    if not entry["file"].startswith(sys.argv[1]):  # what the build writes is not there yet
-        print(re.sub(r" -o \S+ -c ", " -fsyntax-only ", entry["command"]), end="\0")
-PYTHON
-}
-
 case $kind in
   format) sources '*.h' '*.cpp' '*.cu' | xargs -0 clang-format --dry-run -Werror ;;
   shell) sources '*.sh' '*.sbatch' .ci/run | xargs -0 shellcheck --external-sources ;;
@@ -63,7 +46,6 @@ case $kind in
         exit 1
       }
     ;;
-  alone) alone ;;
   tidy)
     # Sources that need CUDA have no compile commands in this build.
     sources 'src/*.cpp' 'kernels/*.cpp' ':!src/device/cuda_*' ':!src/comm/nccl_*' \
@@ -71,7 +53,7 @@ case $kind in
     ;;
   tidy-cuda) sources 'src/device/cuda_*.cpp' 'src/comm/nccl_*.cpp' 'kernels/*_cuda.cpp' | tidy ;;
   *)
-    echo "lint.sh: unknown kind '$kind' (known: format, shell, operations, alone, tidy, tidy-cuda)" >&2
+    echo "lint.sh: unknown kind '$kind' (known: format, shell, operations, tidy, tidy-cuda)" >&2
     exit 2
     ;;
 esac
