@@ -132,7 +132,7 @@ Setting axes_of_two(size_t axes, int64_t layers) {
 
 // Many operations have rules of their own on every axis, so tensors have hundreds of layouts.
 TEST(ByAxes, ManyAxes) {
-  for (const auto& [axes, layers] : {std::pair<size_t, int64_t>{3, 6}, {8, 1}}) {
+  for (const auto& [axes, layers] : {std::pair<size_t, int64_t>{3, 6}, {6, 1}}) {
     Setting setting = axes_of_two(axes, layers);
     setting.options.microbatches = {2};
     setting.options.baselines = false;

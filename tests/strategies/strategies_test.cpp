@@ -110,7 +110,7 @@ TEST_P(NamedStrategies, OfModelsWithExperts) {
        {strategy_model("bert", "top2", 3, 1.25), strategy_model("bert", "top1", 5, 0.6),
         strategy_model("bert", "hash", 3, 0.8), strategy_model("bert", "top1", 1, 1.0),
         strategy_model("gpt", "top2", 3, 1.25), strategy_model_of("gpt", two_with_gshard())}) {
-    expect_equal_under_named_strategies(graph, ranks(), 4);
+    expect_equal_under_named_strategies(graph, ranks(), 3);
   }
 }
 
