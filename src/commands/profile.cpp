@@ -32,9 +32,8 @@ void print_summary(const Profile& profile, const std::string& file) {
   }
   for (const auto& [axis, times] : profile.shared) {
     results::print(
-        "shared       {:.2f} x: so much longer messages along {} take with all groups at "
-        "once than with one alone\n",
-        times, profile.key.mesh[axis].name);
+        "shared       messages along {} take {:.2f} times as long when all groups send at once\n",
+        profile.key.mesh[axis].name, times);
   }
   results::print("file         {}\n", file);
 }
