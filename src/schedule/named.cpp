@@ -80,6 +80,7 @@ constexpr std::array kSchedules = {
     NamedSchedule{.name = "dualpipe-v",
                   .doc = "a V in which forward and backward passes run at the same time (--pair)",
                   .source = "DeepSeek, 2025",
+                  .generator = Generator::modulo,
                   .layout = Layout::v,
                   .chunks_per_device = 2,
                   .split = true,
