@@ -111,8 +111,8 @@ struct ScheduleOptions {
   std::string schedule;  // a name, or a file that ends in .csv
   int64_t stages = 0;
   int64_t microbatches = 0;
-  std::optional<int64_t> devices;  // nothing: as the name says, or the file's rows
-  std::string times = "1s,1s,1s";  // of a forward, backward and weights pass
+  std::optional<int64_t> devices;          // nothing: as the name says, or the file's rows
+  std::string times = "1s,1s,1s";          // of a forward, backward and weights pass
   std::string forward, backward, weights;  // a time per stage; empty: as in `times`
   std::string move = "0";
   std::string pair;             // empty: the sum of both passes

@@ -43,8 +43,8 @@ Nanoseconds parse_time(const std::string& option, std::string_view text) {
 }
 
 // Reads times with commas between them.
-std::vector<Nanoseconds> parse_times(const std::string& option, std::string_view text,
-                                     size_t count, std::string_view of_what) {
+std::vector<Nanoseconds> parse_times(const std::string& option, std::string_view text, size_t count,
+                                     std::string_view of_what) {
   std::vector<Nanoseconds> times;
   while (true) {
     const size_t comma = text.find(',');
@@ -117,8 +117,8 @@ pipeline::ReadSchedule make_named(const ScheduleOptions& options, const pipeline
       names.emplace_back(row.name);
     }
     const std::string hint = nearest(options.schedule, names);
-    fail(ExitCode::usage, "unknown schedule {}{}: expected {}, or a file that ends in .csv",
-         shown(options.schedule), hint.empty() ? "" : fmt::format(", did you mean {}?", hint),
+    fail(ExitCode::usage, "unknown schedule {}{}; expected {}, or a file that ends in .csv",
+         shown(options.schedule), hint.empty() ? "" : fmt::format(": did you mean {}?", hint),
          pipeline::schedule_names());
   }
   if (options.k && !named->takes_k) {
@@ -140,13 +140,18 @@ pipeline::ReadSchedule make_named(const ScheduleOptions& options, const pipeline
   return made;
 }
 
-// What the command prints.
+// All that the command prints.
 struct Report {
   pipeline::ReadSchedule read;
   pipeline::Simulation simulation;
   Nanoseconds lower_bound = 0;
   bool split = false;
 };
+
+// Unlike to_seconds() this returns whole seconds exactly.
+double exact_seconds(Nanoseconds time) {
+  return static_cast<double>(time) / 1e9;
+}
 
 Json slots_json(const Report& report) {
   const pipeline::Split split(report.read.pipeline, report.read.schedule);
@@ -161,8 +166,8 @@ Json slots_json(const Report& report) {
       }
       if (!tasks.empty()) {
         slots.push_back({{"tasks", tasks},
-                         {"start_s", to_seconds(ran.start)},
-                         {"end_s", to_seconds(ran.end)}});
+                         {"start_s", exact_seconds(ran.start)},
+                         {"end_s", exact_seconds(ran.end)}});
       }
     }
     devices.push_back(slots);
@@ -171,13 +176,13 @@ Json slots_json(const Report& report) {
 }
 
 void print_json(const Report& report) {
-  Json json = {{"makespan_s", to_seconds(report.simulation.makespan)},
-               {"lower_bound_s", to_seconds(report.lower_bound)},
+  Json json = {{"makespan_s", exact_seconds(report.simulation.makespan)},
+               {"lower_bound_s", exact_seconds(report.lower_bound)},
                {"devices", report.read.pipeline.devices},
                {"split", report.split}};
   for (const pipeline::DeviceRun& run : report.simulation.devices) {
-    json["idle_s"].push_back(to_seconds(report.simulation.makespan - run.work));
-    json["idle_in_span_s"].push_back(to_seconds(run.span() - run.work));
+    json["idle_s"].push_back(exact_seconds(report.simulation.makespan - run.work));
+    json["idle_in_span_s"].push_back(exact_seconds(run.span() - run.work));
     json["live"].push_back(run.live);
     json["pending_weights"].push_back(run.pending);
   }
@@ -197,8 +202,8 @@ void print_text(const ScheduleOptions& options, const Report& report) {
   const Nanoseconds makespan = report.simulation.makespan;
   results::print("{}: {} stages on {} devices, {} microbatches\n\n", options.schedule,
                  pipeline.chunks(), pipeline.devices, pipeline.microbatches);
-  results::print("{}", draw_lanes(pipeline, report.read.schedule, report.simulation,
-                                  terminal_width()));
+  results::print("{}",
+                 draw_lanes(pipeline, report.read.schedule, report.simulation, terminal_width()));
   results::print("\nmakespan     {}\n", format_seconds(to_seconds(makespan)));
   results::print("lower bound  {}, for any order of these tasks\n",
                  format_seconds(to_seconds(report.lower_bound)));

@@ -1,10 +1,11 @@
 // Schedules as CSV files, as torch.distributed.pipelining writes and reads them.
 //
-// A row per device, a cell per slot. A cell is a task, 2F3: chunk 2, forward pass, microbatch 3; B is
-// a whole backward pass, I one of which the weights pass W is a task of its own. Older files write B
-// for I: a B is the input's gradient alone where the file has a W of the chunk and microbatch.
-// (0F7;7B3)OVERLAP_F_B is a slot of two tasks. An empty cell is an empty slot. UNSHARD, RESHARD,
-// REDUCE_GRAD, SEND_F, RECV_F, SEND_B and RECV_B cells say when parameters and results move.
+// A row per device, a cell per slot. A cell is a task, 2F3: chunk 2, forward pass, microbatch 3; B
+// is a whole backward pass, I one of which the weights pass W is a task of its own. Older files
+// write B for I: a B is the input's gradient alone where the file has a W of the chunk and
+// microbatch. (0F7;7B3)OVERLAP_F_B is a slot of two tasks. An empty cell is an empty slot. UNSHARD,
+// RESHARD, REDUCE_GRAD, SEND_F, RECV_F, SEND_B and RECV_B cells say when parameters and results
+// move.
 #pragma once
 
 #include <string>

@@ -70,8 +70,8 @@ class Checker {
     if (count(move.word, move.chunk, move.microbatch) > 1) {
       fail_at(move, "the result moves more than once");
     }
-    const std::string_view answer = forward ? (sends ? "RECV_F" : "SEND_F")
-                                            : (sends ? "RECV_B" : "SEND_B");
+    const std::string_view answer =
+        forward ? (sends ? "RECV_F" : "SEND_F") : (sends ? "RECV_B" : "SEND_B");
     if (count(answer, other, move.microbatch) == 0) {
       fail_at(move, "{}{}{} is missing in row {}", other, answer, move.microbatch,
               pipeline_.device(other));

@@ -23,8 +23,8 @@ bool is_move(std::string_view word);
 
 // Checks the moves of a file against those that its tasks, which are verified, need. Chunks are in
 // range. A result is sent after its task and received before the task that needs it, each once, and
-// only between devices; if a result is sent it is received. Gradients are reduced after the last task
-// that adds to them. Throws Error(usage) as read_csv().
+// only between devices; if a result is sent it is received. Gradients are reduced after the last
+// task that adds to them. Throws Error(usage) as read_csv().
 void check_moves(const Pipeline& pipeline, const Schedule& schedule,
                  const std::vector<MoveCell>& moves);
 

@@ -46,7 +46,7 @@ struct Worker {
   Limits limits;
   std::queue<Task> weights;  // that are due
   int live = 0;
-  bool filling = true;   // until its first backward pass
+  bool filling = true;  // until its first backward pass
   bool started = false;
   Nanoseconds free = 0;  // the end of what it does
   Nanoseconds idle = 0;  // since its first start
@@ -147,8 +147,8 @@ class Run {
       const bool is_forward =
           !no_forward && (backward >= worker.backward.size() ||
                           worker.forward[forward].turn < worker.backward[backward].turn);
-      const Choice choice = is_forward ? Choice{&worker.forward, forward}
-                                       : Choice{&worker.backward, backward};
+      const Choice choice =
+          is_forward ? Choice{&worker.forward, forward} : Choice{&worker.backward, backward};
       const Task& task = (*choice.queue)[choice.place].task;
       if (!is_forward || worker.has_room(peak)) {
         if (arrivals_[task] <= now) {

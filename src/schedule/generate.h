@@ -47,9 +47,9 @@ struct Rule {
 // Returns the trace of one run with these times, or nothing if the limits stop it halfway.
 //
 // A free device starts the pass with the least turn of those that can start. If there is none it
-// does the oldest weights pass. That one waits if a pass will arrive before its end, unless the wait
-// made this device the one that idled most: on the others the wait costs nothing, and a late pass
-// delays the rest of the pipeline.
+// does the oldest weights pass. That one waits if a pass will arrive before its end, unless the
+// wait made this device the one that idled most: on the others the wait costs nothing, and a late
+// pass delays the rest of the pipeline.
 std::optional<Schedule> generate(const Pipeline& pipeline, const Times& times, const Rule& rule);
 
 }  // namespace hidup::pipeline

@@ -60,8 +60,7 @@ std::vector<Place> critical_path(const Pipeline& pipeline, const Schedule& sched
   }
 }
 
-bool holds(const Schedule& schedule, const Simulation& simulation,
-           std::span<const Limits> limits) {
+bool holds(const Schedule& schedule, const Simulation& simulation, std::span<const Limits> limits) {
   for (size_t device = 0; device < schedule.size(); ++device) {
     const DeviceRun& run = simulation.devices[device];
     if (run.slots.size() < schedule[device].size() || run.live > limits[device].live ||
@@ -95,8 +94,8 @@ Schedule improve(const Pipeline& pipeline, Schedule schedule, const Times& times
        ++round) {
     const Place from = path[random.word(2 * round) % path.size()];
     std::vector<Slot>& slots = schedule[from.device];
-    const int64_t by = static_cast<int64_t>(random.word(2 * round + 1) % (2 * kFarthest + 1)) -
-                       kFarthest;
+    const int64_t by =
+        static_cast<int64_t>(random.word(2 * round + 1) % (2 * kFarthest + 1)) - kFarthest;
     const int64_t to = static_cast<int64_t>(from.slot) + by;
     if (by == 0 || to < 0 || to >= static_cast<int64_t>(slots.size())) {
       continue;

@@ -67,8 +67,8 @@ std::string draw_lanes(const Pipeline& pipeline, const Schedule& schedule,
   const double per_slot = texts ? static_cast<double>(sizes.longest_text + 1)
                                 : std::max(1.0, std::floor(room / shortest_slots));
   const auto column = [&](Nanoseconds time) {
-    return static_cast<size_t>(std::llround(static_cast<double>(time) * per_slot /
-                                            static_cast<double>(sizes.shortest)));
+    return static_cast<size_t>(
+        std::llround(static_cast<double>(time) * per_slot / static_cast<double>(sizes.shortest)));
   };
   const size_t columns = std::min(column(simulation.makespan), static_cast<size_t>(room));
   std::string text;
@@ -89,11 +89,11 @@ std::string draw_lanes(const Pipeline& pipeline, const Schedule& schedule,
     text += fmt::format("{:>{}}  {}\n", device, label, lane);
   }
   if (columns < column(simulation.makespan)) {
-    text += fmt::format("The lanes end at {} of {}: there is no room for more.\n",
-                        format_seconds(to_seconds(simulation.makespan) *
-                                       static_cast<double>(columns) /
-                                       static_cast<double>(column(simulation.makespan))),
-                        format_seconds(to_seconds(simulation.makespan)));
+    text +=
+        fmt::format("The lanes end at {} of {}: there is no room for more.\n",
+                    format_seconds(to_seconds(simulation.makespan) * static_cast<double>(columns) /
+                                   static_cast<double>(column(simulation.makespan))),
+                    format_seconds(to_seconds(simulation.makespan)));
   }
   return text;
 }

@@ -141,8 +141,8 @@ std::optional<Schedule> best_modulo(const Pipeline& pipeline, const std::vector<
   int64_t work = kOrderWork;
   rule.in_order = false;
   for (int i = 0; i < kHops && (work > 0 || !best); ++i) {
-    rule.devices = modulo_turns(pipeline, {1 + i % kMostHop, 1 + i / 3 % kMostHop,
-                                           1 + i / 9 % kMostHop, 1 + i / 27});
+    rule.devices = modulo_turns(
+        pipeline, {1 + i % kMostHop, 1 + i / 3 % kMostHop, 1 + i / 9 % kMostHop, 1 + i / 27});
     for (size_t device = 0; device < limits.size(); ++device) {
       rule.devices[device].limits = limits[device];
     }
@@ -207,9 +207,11 @@ Pipeline named_pipeline(const NamedSchedule& named, const ScheduleRequest& reque
   }
   const int devices = request.devices.value_or(request.chunks / per_device);
   if (any_rows ? request.chunks % devices != 0 : request.chunks != per_device * devices) {
-    fail(ExitCode::usage, "{} has {} of stages per device: {} stages do not lie on {} devices",
-         named.name, any_rows ? "the same number" : fmt::format("{}", per_device), request.chunks,
-         devices);
+    fail(ExitCode::usage, "{} has {} per device: {} stages do not lie on {} devices", named.name,
+         any_rows          ? "equally many stages"
+         : per_device == 1 ? "one stage"
+                           : fmt::format("{} stages", per_device),
+         request.chunks, devices);
   }
   return make_pipeline(named.layout, request.chunks, devices, request.microbatches);
 }

@@ -21,9 +21,10 @@ struct LimitRow {
   int plus = 0;
 };
 
-// The generator. Forward first: a device does forward passes while it has room, in groups of as many
-// microbatches as there are devices, and else backward passes (generate.h). Modulo: the best order of
-// several that software pipelining gives (modulo.h), improved by a local search (improve.h).
+// The generator. Forward first: a device does forward passes while it has room, in groups of as
+// many microbatches as there are devices, and else backward passes (generate.h). Modulo: the best
+// order of several that software pipelining gives (modulo.h), improved by a local search
+// (improve.h).
 enum class Generator { forward_first, modulo };
 
 struct NamedSchedule {
@@ -32,10 +33,10 @@ struct NamedSchedule {
   std::string_view source;  // papers
   Generator generator = Generator::forward_first;
   Layout layout = Layout::loop;
-  int chunks_per_device = 1;   // by default; only a loop of several may have other numbers
-  bool split = false;          // with weights passes
-  bool pairs = false;          // forward and backward passes share slots
-  bool takes_k = false;        // per_depth is multiplied by k
+  int chunks_per_device = 1;     // by default; only a loop of several may have other numbers
+  bool split = false;            // with weights passes
+  bool pairs = false;            // forward and backward passes share slots
+  bool takes_k = false;          // per_depth is multiplied by k
   std::optional<LimitRow> live;  // nothing: no limit
   std::optional<LimitRow> held;
 };

@@ -45,16 +45,16 @@ struct Pipeline {
   int chunks_on(int device) const;
 };
 
-// Chunks lie on the devices in a row. After the last device the row starts again at device 0 (loop),
-// or turns around, as it does after device 0 (v).
+// Chunks lie on the devices in a row. After the last device the row starts again at device 0
+// (loop), or turns around, as it does after device 0 (v).
 enum class Layout { loop, v };
 
 // `chunks`: a multiple of `devices`.
 Pipeline make_pipeline(Layout layout, int chunks, int devices, int microbatches);
 
-// Returns the task whose result the task needs: the same pass of the neighbouring chunk, the forward
-// pass of the last chunk before its backward pass, or the backward pass before the weights pass.
-// Returns nothing for the forward pass of the first chunk.
+// Returns the task whose result the task needs: the same pass of the neighbouring chunk, the
+// forward pass of the last chunk before its backward pass, or the backward pass before the weights
+// pass. Returns nothing for the forward pass of the first chunk.
 std::optional<Task> cause_of(const Pipeline& pipeline, const Task& task);
 
 // A value for every task that a pipeline may have.

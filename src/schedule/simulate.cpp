@@ -151,8 +151,8 @@ Nanoseconds lower_bound(const Pipeline& pipeline, const Schedule& schedule, cons
   }
   for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
     if (const std::optional<Task> cause = cause_of(pipeline, *task)) {
-      tails[*cause] = std::max(tails[*cause], move_time(pipeline, *cause, *task, times) +
-                                                  length[*task] + tails[*task]);
+      tails[*cause] = std::max(
+          tails[*cause], move_time(pipeline, *cause, *task, times) + length[*task] + tails[*task]);
     }
     Nanoseconds& least = shortest[at(pipeline.device(task->chunk))];
     least = std::min(least, tails[*task]);

@@ -43,8 +43,9 @@ struct Simulation {
 };
 
 // Plays the schedule. A device does its slots one after the other. A slot starts when the device is
-// free and all causes of its tasks (cause_of()) have ended, and moved if they were on another device.
-// Results move by themselves, beside the computation. The schedule's tasks are the pipeline's.
+// free and all causes of its tasks (cause_of()) have ended, and moved if they were on another
+// device. Results move by themselves, beside the computation. The schedule's tasks are the
+// pipeline's.
 Simulation simulate(const Pipeline& pipeline, const Schedule& schedule, const Times& times);
 
 // Returns a lower bound of the makespan of all orders of the schedule's slots: the maximum over

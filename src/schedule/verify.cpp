@@ -91,8 +91,8 @@ class Verifier {
       for (size_t cell = 0; cell < schedule_[row].size(); ++cell) {
         for (const Task& task : schedule_[row][cell].tasks) {
           live += task.pass == Pass::forward ? 1 : task.pass == Pass::backward ? -1 : 0;
-          const bool last = task.pass == Pass::weights ||
-                            (task.pass == Pass::backward && !(*split_)(task));
+          const bool last =
+              task.pass == Pass::weights || (task.pass == Pass::backward && !(*split_)(task));
           held += task.pass == Pass::forward ? 1 : last ? -1 : 0;
         }
         const Place place{static_cast<int>(row), static_cast<int>(cell)};
@@ -123,8 +123,7 @@ class Verifier {
 
   // Returns "row 0, cell 4 (0F4)". Before all tasks are known to be in range, I is written B.
   std::string at(const Place& place) const {
-    const Slot& slot =
-        schedule_[static_cast<size_t>(place.row)][static_cast<size_t>(place.cell)];
+    const Slot& slot = schedule_[static_cast<size_t>(place.row)][static_cast<size_t>(place.cell)];
     return fmt::format("row {}, cell {} ({})", place.row, place.cell,
                        cell_of(slot, split_ ? &*split_ : nullptr));
   }
