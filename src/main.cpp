@@ -296,8 +296,8 @@ void add_schedule(CLI::App& app, hidup::ScheduleOptions& options) {
   schedule->add_option("--pair", options.pair,
                        "Time of a forward and a backward pass at once; by default their sum");
   hidup::add_number(*schedule, "--live", options.live, int64_t{1}, int64_t{1'000'000'000},
-                    "Most microbatches, of each stage of a device, whose forward pass is done and "
-                    "backward pass is not; by default as the name says");
+                    "Most live microbatches of a device: forward pass done, backward pass not. Of "
+                    "a name's limits, device 0 gets this one and the others theirs in proportion");
   hidup::add_number(*schedule, "--k", options.k, int64_t{1}, kMost,
                     "How many times the live microbatches of 1f1b kfkb has (default 2)");
   schedule->add_option("--out", options.out, "Write the schedule to this file (CSV)");

@@ -108,10 +108,15 @@ int limit_of(const std::optional<LimitRow>& row, const Pipeline& pipeline, int d
     return kNoLimit;
   }
   const int rows = pipeline.chunks() / pipeline.devices;
-  return static_cast<int>(std::ceil(row->per_depth * k * (pipeline.devices - device) +
-                                    row->per_device * pipeline.devices +
-                                    row->per_row * (rows - 1) * pipeline.devices)) +
-         row->plus;
+  const double limit = row->per_depth * k * (pipeline.devices - device) +
+                       row->per_device * pipeline.devices +
+                       row->per_row * (rows - 1) * pipeline.devices + row->plus;
+  return static_cast<int>(std::min(std::ceil(limit), 1e9));
+}
+
+// Returns limit x live / largest, rounded up.
+int scaled(int limit, int live, int largest) {
+  return static_cast<int>((int64_t{limit} * live + largest - 1) / largest);
 }
 
 // Returns the passes of every device in groups of microbatches. All forward turns are less than all
@@ -221,10 +226,14 @@ std::vector<Limits> named_limits(const NamedSchedule& named, const Pipeline& pip
   const int k = named.takes_k ? request.k : 1;
   std::vector<Limits> limits;
   for (int device = 0; device < pipeline.devices; ++device) {
-    limits.push_back({request.live.value_or(limit_of(named.live, pipeline, device, k)),
-                      limit_of(named.held, pipeline, device, k)});
-    if (request.live && named.held) {
-      limits.back().held = *request.live;
+    limits.push_back(
+        {limit_of(named.live, pipeline, device, k), limit_of(named.held, pipeline, device, k)});
+  }
+  if (request.live) {
+    const Limits largest = limits[0];
+    for (Limits& limit : limits) {
+      limit.live = named.live ? scaled(limit.live, *request.live, largest.live) : *request.live;
+      limit.held = named.held ? scaled(limit.held, *request.live, largest.held) : kNoLimit;
     }
   }
   return limits;

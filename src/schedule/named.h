@@ -52,7 +52,7 @@ struct ScheduleRequest {
   std::optional<int> devices;  // nothing: as the name says
   int microbatches = 1;
   int k = 2;                // of kfkb
-  std::optional<int> live;  // replaces the limits that the name has
+  std::optional<int> live;  // of device 0, whose limits are the largest; the others' in proportion
 };
 
 // Returns where the chunks lie. Throws Error(usage) where the name cannot have so many chunks on so

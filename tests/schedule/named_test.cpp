@@ -109,17 +109,27 @@ TEST(NamedSchedules, MoreLiveMicrobatchesHideMoves) {
   EXPECT_EQ(make("kfkb", 4, 16, slow).makespan(), least);
 }
 
-TEST(NamedSchedules, LiveReplacesTheLimits) {
+TEST(NamedSchedules, LiveScalesTheLimits) {
   const NamedSchedule& named = *find_schedule("1f1b");
-  const ScheduleRequest request{
-      .chunks = 8, .devices = std::nullopt, .microbatches = 24, .k = 2, .live = 16};
+  ScheduleRequest request{
+      .chunks = 8, .devices = std::nullopt, .microbatches = 24, .k = 2, .live = 12};
   const Pipeline pipeline = named_pipeline(named, request);
+  const std::vector<Limits> limits = named_limits(named, pipeline, request);
+  EXPECT_EQ(limits[0].live, 12);
+  EXPECT_EQ(limits[1].live, 11);
+  EXPECT_EQ(limits[7].live, 2);
   const Times times = times_of(pipeline, kMeasured);
-  const Schedule schedule =
-      make_schedule(named, pipeline, named_limits(named, pipeline, request), times);
+  const Schedule schedule = make_schedule(named, pipeline, limits, times);
   const Simulation simulation = simulate(pipeline, schedule, times);
   EXPECT_EQ(simulation.makespan, lower_bound(pipeline, schedule, times));
-  EXPECT_EQ(simulation.devices[0].live, 16);
+  EXPECT_EQ(simulation.devices[0].live, 12);
+
+  const NamedSchedule& half = *find_schedule("v-half");
+  const ScheduleRequest less{.chunks = 8, .microbatches = 8, .live = 5};
+  for (const Limits& limit : named_limits(half, named_pipeline(half, less), less)) {
+    EXPECT_EQ(limit.live, 5);
+    EXPECT_EQ(limit.held, 5);
+  }
 }
 
 TEST(NamedSchedules, SurviveARoundTripThroughCsv) {
