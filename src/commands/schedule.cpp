@@ -141,7 +141,7 @@ pipeline::ReadSchedule make_named(const ScheduleOptions& options, const pipeline
 }
 
 // All that the command prints.
-struct Report {
+struct ScheduleReport {
   pipeline::ReadSchedule read;
   pipeline::Simulation simulation;
   Nanoseconds lower_bound = 0;
@@ -153,7 +153,7 @@ double exact_seconds(Nanoseconds time) {
   return static_cast<double>(time) / 1e9;
 }
 
-Json slots_json(const Report& report) {
+Json slots_json(const ScheduleReport& report) {
   const pipeline::Split split(report.read.pipeline, report.read.schedule);
   Json devices = Json::array();
   for (size_t device = 0; device < report.read.schedule.size(); ++device) {
@@ -175,7 +175,7 @@ Json slots_json(const Report& report) {
   return devices;
 }
 
-void print_json(const Report& report) {
+void print_json(const ScheduleReport& report) {
   Json json = {{"makespan_s", exact_seconds(report.simulation.makespan)},
                {"lower_bound_s", exact_seconds(report.lower_bound)},
                {"devices", report.read.pipeline.devices},
@@ -197,7 +197,7 @@ int terminal_width() {
   return known ? size.ws_col : kWidth;
 }
 
-void print_text(const ScheduleOptions& options, const Report& report) {
+void print_text(const ScheduleOptions& options, const ScheduleReport& report) {
   const pipeline::Pipeline& pipeline = report.read.pipeline;
   const Nanoseconds makespan = report.simulation.makespan;
   results::print("{}: {} stages on {} devices, {} microbatches\n\n", options.schedule,
@@ -229,7 +229,7 @@ int schedule(const ScheduleOptions& options) {
                   {{"the schedule", is_file ? options.schedule : std::string()}},
                   options.overwrite);
   const pipeline::Times times = times_of(options);
-  Report report{.read = is_file ? read_file(options) : make_named(options, times)};
+  ScheduleReport report{.read = is_file ? read_file(options) : make_named(options, times)};
   const pipeline::Pipeline& pipeline = report.read.pipeline;
   const pipeline::Schedule& schedule = report.read.schedule;
   report.simulation = simulate(pipeline, schedule, times);

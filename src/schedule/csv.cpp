@@ -77,7 +77,7 @@ class Reader {
  public:
   Reader(int chunks, int microbatches)
       : result_{.pipeline = {.microbatches = microbatches,
-                             .device_of = std::vector<int>(static_cast<size_t>(chunks), -1)}} {}
+                             .device_of = std::vector<int>(at(chunks), -1)}} {}
 
   ReadSchedule read(std::string_view text) && {
     while (text.ends_with('\n') || text.ends_with('\r')) {
@@ -163,7 +163,7 @@ class Reader {
       fail_here("there is no microbatch {}: the microbatches are 0 to {}", action.microbatch,
                 result_.pipeline.microbatches - 1);
     }
-    int& device = result_.pipeline.device_of[static_cast<size_t>(action.chunk)];
+    int& device = result_.pipeline.device_of[at(action.chunk)];
     device = device < 0 ? row_ : device;
     const Pass pass = action.word == "F"   ? Pass::forward
                       : action.word == "W" ? Pass::weights

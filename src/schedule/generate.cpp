@@ -8,7 +8,6 @@
 namespace hidup::pipeline {
 namespace {
 
-constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
 constexpr int kMostOvertaken = 200;  // by a pass that fills a gap
 
 // The passes of a kind that a device still has to do.
@@ -68,9 +67,9 @@ class Run {
       : pipeline_(pipeline),
         times_(times),
         rule_(rule),
-        schedule_(static_cast<size_t>(pipeline.devices)),
+        schedule_(at(pipeline.devices)),
         arrivals_(pipeline, kNever),
-        left_(2 * pipeline.device_of.size() * static_cast<size_t>(pipeline.microbatches)) {
+        left_(2 * pipeline.device_of.size() * at(pipeline.microbatches)) {
     for (const Rule::Device& device : rule.devices) {
       workers_.emplace_back(device);
     }
@@ -94,7 +93,7 @@ class Run {
  private:
   using Event = std::pair<Nanoseconds, size_t>;  // time, device
 
-  void wake(Nanoseconds time, int device) { events_.push({time, static_cast<size_t>(device)}); }
+  void wake(Nanoseconds time, int device) { events_.push({time, at(device)}); }
 
   void work(size_t device, Nanoseconds now) {
     Worker& worker = workers_[device];

@@ -11,17 +11,17 @@ namespace {
 
 constexpr int64_t kFarthest = 6;  // places that a slot moves at once
 
-struct Place {
+struct SlotNumber {
   size_t device = 0;
   size_t slot = 0;
 };
 
 // Returns the places of a chain of slots from the first start to the last end, in which each starts
 // as soon as the one before it allows. The last one is first.
-std::vector<Place> critical_path(const Pipeline& pipeline, const Schedule& schedule,
-                                 const Simulation& simulation) {
-  TaskTable<Place> places(pipeline, {});
-  Place place;
+std::vector<SlotNumber> critical_path(const Pipeline& pipeline, const Schedule& schedule,
+                                      const Simulation& simulation) {
+  TaskTable<SlotNumber> places(pipeline, {});
+  SlotNumber place;
   for (size_t device = 0; device < schedule.size(); ++device) {
     for (size_t slot = 0; slot < schedule[device].size(); ++slot) {
       for (const Task& task : schedule[device][slot].tasks) {
@@ -32,7 +32,7 @@ std::vector<Place> critical_path(const Pipeline& pipeline, const Schedule& sched
       }
     }
   }
-  std::vector<Place> path;
+  std::vector<SlotNumber> path;
   while (true) {
     path.push_back(place);
     const std::vector<Ran>& slots = simulation.devices[place.device].slots;
@@ -41,11 +41,11 @@ std::vector<Place> critical_path(const Pipeline& pipeline, const Schedule& sched
       --place.slot;
       continue;
     }
-    std::optional<Place> latest;  // the cause that ended last
+    std::optional<SlotNumber> latest;  // the cause that ended last
     Nanoseconds latest_end = 0;
     for (const Task& task : schedule[place.device][place.slot].tasks) {
       if (const std::optional<Task> cause = cause_of(pipeline, task)) {
-        const Place& from = places[*cause];
+        const SlotNumber& from = places[*cause];
         const Nanoseconds end = simulation.devices[from.device].slots[from.slot].end;
         if (!latest || end > latest_end) {
           latest = from;
@@ -88,11 +88,11 @@ Schedule improve(const Pipeline& pipeline, Schedule schedule, const Times& times
                  std::span<const Limits> limits, int64_t rounds) {
   const Nanoseconds bound = lower_bound(pipeline, schedule, times);
   Simulation simulation = simulate(pipeline, schedule, times);
-  std::vector<Place> path = critical_path(pipeline, schedule, simulation);
+  std::vector<SlotNumber> path = critical_path(pipeline, schedule, simulation);
   const RandomStream random = random_stream(0, "schedule");
   for (uint64_t round = 0; round < static_cast<uint64_t>(rounds) && simulation.makespan > bound;
        ++round) {
-    const Place from = path[random.word(2 * round) % path.size()];
+    const SlotNumber from = path[random.word(2 * round) % path.size()];
     std::vector<Slot>& slots = schedule[from.device];
     const int64_t by =
         static_cast<int64_t>(random.word(2 * round + 1) % (2 * kFarthest + 1)) - kFarthest;

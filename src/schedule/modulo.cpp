@@ -3,13 +3,6 @@
 #include <algorithm>
 
 namespace hidup::pipeline {
-namespace {
-
-size_t at(int64_t index) {
-  return static_cast<size_t>(index);
-}
-
-}  // namespace
 
 std::vector<Rule::Device> modulo_turns(const Pipeline& pipeline, const std::vector<int>& hops) {
   const int chunks = pipeline.chunks();

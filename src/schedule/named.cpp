@@ -95,10 +95,6 @@ constexpr int64_t kOrderWork = 2'000'000;              // tasks of all orders th
 constexpr int64_t kImproveRounds = 20'000;
 constexpr int64_t kImproveWork = 24'000'000;  // tasks of all rounds
 
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
-
 int64_t tasks_of(const Pipeline& pipeline) {
   return 3 * int64_t{pipeline.chunks()} * pipeline.microbatches;
 }

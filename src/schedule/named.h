@@ -46,7 +46,7 @@ const NamedSchedule* find_schedule(std::string_view name);  // null where no sch
 std::string schedule_names();                               // "gpipe, 1f1b, ... or dualpipe-v"
 std::string schedules_help();                               // a line each
 
-// What a person asks for.
+// A person's wishes.
 struct ScheduleRequest {
   int chunks = 1;
   std::optional<int> devices;  // nothing: as the name says

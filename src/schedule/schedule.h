@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,6 +33,11 @@ struct Slot {
   friend bool operator==(const Slot&, const Slot&) = default;
 };
 
+// Converts the number of a chunk, device or microbatch, for a vector.
+constexpr size_t at(int64_t number) {
+  return static_cast<size_t>(number);
+}
+
 using Schedule = std::vector<std::vector<Slot>>;  // per device, in order
 
 // The tasks that a schedule must have, and the devices that do them.
@@ -41,7 +47,7 @@ struct Pipeline {
   std::vector<int> device_of;  // of every chunk
 
   int chunks() const { return static_cast<int>(device_of.size()); }
-  int device(int chunk) const { return device_of[static_cast<size_t>(chunk)]; }
+  int device(int chunk) const { return device_of[at(chunk)]; }
   int chunks_on(int device) const;
 };
 

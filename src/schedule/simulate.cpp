@@ -1,16 +1,9 @@
 #include "schedule/simulate.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace hidup::pipeline {
 namespace {
-
-constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();
-
-size_t at(int index) {
-  return static_cast<size_t>(index);
-}
 
 Nanoseconds move_time(const Pipeline& pipeline, const Task& from, const Task& to,
                       const Times& times) {

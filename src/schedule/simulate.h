@@ -1,6 +1,7 @@
 // Times of a pipeline schedule, without a model or a program.
 #pragma once
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "schedule/schedule.h"
 
 namespace hidup::pipeline {
+
+inline constexpr Nanoseconds kNever = std::numeric_limits<Nanoseconds>::max();  // a time
 
 struct Times {
   // One per chunk. A backward pass without a weights pass takes backward + weights.
@@ -24,7 +27,7 @@ struct Ran {
   Nanoseconds end = 0;
 };
 
-// What a device did.
+// The work of a device, and what it kept.
 struct DeviceRun {
   std::vector<Ran> slots;  // in the schedule's order; without those that wait forever
   Nanoseconds work = 0;    // the sum of the slots' times

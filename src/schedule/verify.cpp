@@ -122,8 +122,8 @@ class Verifier {
   std::string name(const Task& task) const { return cell_of(task, split_ && (*split_)(task)); }
 
   // Returns "row 0, cell 4 (0F4)". Before all tasks are known to be in range, I is written B.
-  std::string at(const Place& place) const {
-    const Slot& slot = schedule_[static_cast<size_t>(place.row)][static_cast<size_t>(place.cell)];
+  std::string describe(const Place& place) const {
+    const Slot& slot = schedule_[at(place.row)][at(place.cell)];
     return fmt::format("row {}, cell {} ({})", place.row, place.cell,
                        cell_of(slot, split_ ? &*split_ : nullptr));
   }
@@ -131,7 +131,8 @@ class Verifier {
   template <typename... Args>
   [[noreturn]] void fail_at(const Place& place, fmt::format_string<Args...> format,
                             Args&&... args) const {
-    fail(ExitCode::usage, "{}: {}", at(place), fmt::format(format, std::forward<Args>(args)...));
+    fail(ExitCode::usage, "{}: {}", describe(place),
+         fmt::format(format, std::forward<Args>(args)...));
   }
 
   // Follows what rows wait for, from a row that waits forever, until a row repeats.
@@ -139,7 +140,7 @@ class Verifier {
     std::vector<Place> waiting;
     std::vector<std::string> texts;
     while (true) {
-      const size_t reached = run.devices[static_cast<size_t>(row)].slots.size();
+      const size_t reached = run.devices[at(row)].slots.size();
       const Place place{row, static_cast<int>(reached)};
       for (size_t i = 0; i < waiting.size(); ++i) {
         if (waiting[i] == place) {
@@ -151,12 +152,11 @@ class Verifier {
         }
       }
       waiting.push_back(place);
-      for (const Task& task : schedule_[static_cast<size_t>(row)][reached].tasks) {
+      for (const Task& task : schedule_[at(row)][reached].tasks) {
         const std::optional<Task> cause = cause_of(pipeline_, task);
         const Place from = cause ? places_[*cause] : Place{};
-        if (cause && from.cell >= static_cast<int>(
-                                      run.devices[static_cast<size_t>(from.row)].slots.size())) {
-          texts.push_back(fmt::format("{} waits for {} in cell {} of row {}", at(place),
+        if (cause && from.cell >= static_cast<int>(run.devices[at(from.row)].slots.size())) {
+          texts.push_back(fmt::format("{} waits for {} in cell {} of row {}", describe(place),
                                       name(*cause), from.cell, from.row));
           row = from.row;
           break;
@@ -174,8 +174,8 @@ class Verifier {
 }  // namespace
 
 void verify(const Pipeline& pipeline, const Schedule& schedule, std::span<const Limits> limits) {
-  check(schedule.size() == static_cast<size_t>(pipeline.devices), "{} rows for {} devices",
-        schedule.size(), pipeline.devices);
+  check(schedule.size() == at(pipeline.devices), "{} rows for {} devices", schedule.size(),
+        pipeline.devices);
   Verifier verifier(pipeline, schedule);
   verifier.check_tasks();
   verifier.check_order_of_rows();

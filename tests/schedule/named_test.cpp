@@ -17,7 +17,7 @@ using Formula = std::function<int(int stages, int microbatches, int stage)>;
 struct Case {
   std::string name;
   Formula live;
-  // Of the makespan, with F = B = W = 1; where `microbatches` are at least `stages`.
+  // The makespan with F = B = W = 1, where there are at least as many microbatches as stages.
   std::function<int(int stages, int microbatches)> makespan;
 };
 

@@ -14,8 +14,8 @@ struct Published {
   std::string name;
   int microbatches;
   double bubble;  // the idle part of the longest span, rounded to 4 digits
-  // What their schedule keeps on device 0, in chunks and microbatches: all of it, and what waits
-  // for its backward pass.
+  // The most that a device keeps in their schedule: chunks and microbatches that wait for their
+  // last pass, and those of them that wait for their backward pass.
   int held;
   int live;
 };

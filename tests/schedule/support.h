@@ -1,4 +1,4 @@
-// What the tests of schedules share.
+// Shared by the tests of schedules.
 #pragma once
 
 #include <algorithm>
