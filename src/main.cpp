@@ -18,6 +18,7 @@
 #include "core/version.h"
 #include "device/device.h"
 #include "number_option.h"
+#include "schedule/named.h"
 #include "search/named/named_strategies.h"
 #include "train/stop.h"
 
@@ -263,6 +264,48 @@ void add_graph(CLI::App& app, hidup::GraphOptions& options) {
       ->capture_default_str();
 }
 
+void add_schedule(CLI::App& app, hidup::ScheduleOptions& options) {
+  CLI::App* schedule = app.add_subcommand(
+      "schedule", "Show the order in which the stages of a pipeline work, without a model");
+  schedule
+      ->add_option("SCHEDULE", options.schedule,
+                   "A file that ends in .csv, as torch.distributed.pipelining has it, or " +
+                       hidup::pipeline::schedule_names())
+      ->required();
+  schedule->footer(hidup::pipeline::schedules_help());
+  constexpr int64_t kMost = 100'000;
+  hidup::add_number(*schedule, "--stages", options.stages, int64_t{1}, kMost,
+                    "Number of stages, all chunks of all devices")
+      ->required();
+  hidup::add_number(*schedule, "--microbatches", options.microbatches, int64_t{1}, kMost,
+                    "Number of microbatches")
+      ->required();
+  hidup::add_number(*schedule, "--devices", options.devices, int64_t{1}, kMost,
+                    "Number of devices; by default as many as stages, or half with two stages per "
+                    "device");
+  schedule
+      ->add_option("--times", options.times,
+                   "Times of a stage's forward, backward and weights pass; backward is without the "
+                   "gradients of parameters")
+      ->capture_default_str();
+  schedule->add_option("--forward", options.forward, "A time per stage: 3ms,4ms,...");
+  schedule->add_option("--backward", options.backward, "A time per stage");
+  schedule->add_option("--weights", options.weights, "A time per stage");
+  schedule->add_option("--move", options.move, "Time of a move to the next device")
+      ->capture_default_str();
+  schedule->add_option("--pair", options.pair,
+                       "Time of a forward and a backward pass at once; by default their sum");
+  hidup::add_number(*schedule, "--live", options.live, int64_t{1}, int64_t{1'000'000'000},
+                    "Most live microbatches of a device: forward pass done, backward pass not. Of "
+                    "a name's limits, device 0 gets this one and the others theirs in proportion");
+  hidup::add_number(*schedule, "--k", options.k, int64_t{1}, kMost,
+                    "How many times the live microbatches of 1f1b kfkb has (default 2)");
+  schedule->add_option("--out", options.out, "Write the schedule to this file (CSV)");
+  schedule->add_flag("--overwrite", options.overwrite, kOverwrite);
+  schedule->add_flag("--json", options.json,
+                     "Print one JSON object, which python3 -m analysis schedule draws, too");
+}
+
 void add_doctor(CLI::App& app, hidup::TrainOptions& options) {
   CLI::App* doctor = app.add_subcommand(
       "doctor",
@@ -319,6 +362,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   hidup::ExplainOptions explained;
   hidup::ValidateOptions validate;
   hidup::GraphOptions graph;
+  hidup::ScheduleOptions schedule;
   train.command_line = join(argc, argv);
   train.began = hidup::monotonic_seconds();
   add_train(app, train);
@@ -330,6 +374,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   add_profile(app, profile);
   add_validate(app, validate);
   add_graph(app, graph);
+  add_schedule(app, schedule);
   add_doctor(app, doctor);
   try {
     app.parse(argc, argv);
@@ -378,6 +423,9 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   }
   if (app.got_subcommand("explain")) {
     return hidup::explain(explained);
+  }
+  if (app.got_subcommand("schedule")) {
+    return hidup::schedule(schedule);
   }
   return app.got_subcommand("graph") ? hidup::graph(graph) : hidup::validate(validate);
 }

@@ -107,6 +107,22 @@ struct GraphOptions {
   std::vector<std::string> overrides;
 };
 
+struct ScheduleOptions {
+  std::string schedule;  // a name, or a file that ends in .csv
+  int64_t stages = 0;
+  int64_t microbatches = 0;
+  std::optional<int64_t> devices;          // nothing: as the name says, or the file's rows
+  std::string times = "1s,1s,1s";          // of a forward, backward and weights pass
+  std::string forward, backward, weights;  // a time per stage; empty: as in `times`
+  std::string move = "0";
+  std::string pair;             // empty: the sum of both passes
+  std::optional<int64_t> live;  // most live microbatches per device; nothing: as the name says
+  std::optional<int64_t> k;     // of kfkb
+  std::string out;              // empty: none
+  bool overwrite = false;
+  bool json = false;
+};
+
 // Return the process's exit code. Errors that they throw are this process's own, but train,
 // evaluate, export, profile and doctor end all ranks by themselves.
 int train(const TrainOptions& options, int* argc, char*** argv);
@@ -121,5 +137,6 @@ int explain(const ExplainOptions& options);
 int explain_measured(const ExplainOptions& options);
 int validate(const ValidateOptions& options);
 int graph(const GraphOptions& options);
+int schedule(const ScheduleOptions& options);
 
 }  // namespace hidup

@@ -1,0 +1,160 @@
+#include "schedule/simulate.h"
+
+#include <algorithm>
+
+namespace hidup::pipeline {
+namespace {
+
+Nanoseconds move_time(const Pipeline& pipeline, const Task& from, const Task& to,
+                      const Times& times) {
+  return pipeline.device(from.chunk) == pipeline.device(to.chunk) ? 0 : times.move;
+}
+
+// Returns the earliest start of a slot on a free device, or kNever if a cause has not ended yet.
+Nanoseconds arrival(const Pipeline& pipeline, const Slot& slot, const Times& times,
+                    const TaskTable<Nanoseconds>& ends) {
+  Nanoseconds latest = 0;
+  for (const Task& task : slot.tasks) {
+    const std::optional<Task> cause = cause_of(pipeline, task);
+    if (cause && ends[*cause] == kNever) {
+      return kNever;
+    }
+    if (cause) {
+      latest = std::max(latest, ends[*cause] + move_time(pipeline, *cause, task, times));
+    }
+  }
+  return latest;
+}
+
+// Counts what a device must keep, slot by slot.
+void count_kept(const std::vector<Slot>& slots, const Split& split, DeviceRun& run) {
+  int live = 0;
+  int pending = 0;
+  for (const Slot& slot : slots) {
+    for (const Task& task : slot.tasks) {
+      live += task.pass == Pass::forward ? 1 : task.pass == Pass::backward ? -1 : 0;
+      pending += task.pass == Pass::weights ? -1 : task.pass == Pass::backward && split(task);
+    }
+    run.live = std::max(run.live, live);
+    run.pending = std::max(run.pending, pending);
+    run.held = std::max(run.held, live + pending);
+  }
+}
+
+// Returns the tasks in an order in which causes stand first.
+std::vector<Task> in_causal_order(const Pipeline& pipeline, const Split& split) {
+  std::vector<Task> tasks;
+  for (int microbatch = 0; microbatch < pipeline.microbatches; ++microbatch) {
+    for (int chunk = 0; chunk < pipeline.chunks(); ++chunk) {
+      tasks.push_back({chunk, microbatch, Pass::forward});
+    }
+    for (int chunk = pipeline.chunks() - 1; chunk >= 0; --chunk) {
+      tasks.push_back({chunk, microbatch, Pass::backward});
+      if (split(tasks.back())) {
+        tasks.push_back({chunk, microbatch, Pass::weights});
+      }
+    }
+  }
+  return tasks;
+}
+
+}  // namespace
+
+Nanoseconds duration_of(const Task& task, bool split, const Times& times) {
+  const size_t chunk = at(task.chunk);
+  switch (task.pass) {
+    case Pass::forward:
+      return times.forward[chunk];
+    case Pass::backward:
+      return times.backward[chunk] + (split ? 0 : times.weights[chunk]);
+    case Pass::weights:
+      break;
+  }
+  return times.weights[chunk];
+}
+
+Nanoseconds duration_of(const Slot& slot, const Split& split, const Times& times) {
+  if (slot.tasks.size() == 2 && times.pair) {
+    return *times.pair;
+  }
+  Nanoseconds sum = 0;
+  for (const Task& task : slot.tasks) {
+    sum += duration_of(task, split(task), times);
+  }
+  return sum;
+}
+
+Simulation simulate(const Pipeline& pipeline, const Schedule& schedule, const Times& times) {
+  const Split split(pipeline, schedule);
+  TaskTable<Nanoseconds> ends(pipeline, kNever);
+  Simulation result{.devices = std::vector<DeviceRun>(schedule.size())};
+  bool goes_on = true;
+  while (goes_on) {
+    goes_on = false;
+    for (size_t device = 0; device < schedule.size(); ++device) {
+      DeviceRun& run = result.devices[device];
+      while (run.slots.size() < schedule[device].size()) {
+        const Slot& slot = schedule[device][run.slots.size()];
+        const Nanoseconds ready = arrival(pipeline, slot, times, ends);
+        if (ready == kNever) {
+          break;
+        }
+        const Nanoseconds duration = duration_of(slot, split, times);
+        const Nanoseconds start = std::max(ready, run.slots.empty() ? 0 : run.slots.back().end);
+        run.slots.push_back({start, start + duration});
+        run.work += duration;
+        for (const Task& task : slot.tasks) {
+          ends[task] = start + duration;
+        }
+        result.makespan = std::max(result.makespan, start + duration);
+        goes_on = true;
+      }
+    }
+  }
+  for (size_t device = 0; device < schedule.size(); ++device) {
+    count_kept(schedule[device], split, result.devices[device]);
+  }
+  return result;
+}
+
+Nanoseconds lower_bound(const Pipeline& pipeline, const Schedule& schedule, const Times& times) {
+  const Split split(pipeline, schedule);
+  TaskTable<Nanoseconds> length(pipeline, 0);
+  std::vector<Nanoseconds> work(schedule.size(), 0);
+  for (size_t device = 0; device < schedule.size(); ++device) {
+    for (const Slot& slot : schedule[device]) {
+      const Nanoseconds duration = duration_of(slot, split, times);
+      work[device] += duration;
+      for (const Task& task : slot.tasks) {
+        length[task] = duration;
+      }
+    }
+  }
+  std::vector<Nanoseconds> earliest(schedule.size(), kNever);
+  std::vector<Nanoseconds> shortest(schedule.size(), kNever);
+  TaskTable<Nanoseconds> heads(pipeline, 0);
+  TaskTable<Nanoseconds> tails(pipeline, 0);
+  const std::vector<Task> tasks = in_causal_order(pipeline, split);
+  for (const Task& task : tasks) {
+    if (const std::optional<Task> cause = cause_of(pipeline, task)) {
+      heads[task] = heads[*cause] + length[*cause] + move_time(pipeline, *cause, task, times);
+    }
+    Nanoseconds& least = earliest[at(pipeline.device(task.chunk))];
+    least = std::min(least, heads[task]);
+  }
+  for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
+    if (const std::optional<Task> cause = cause_of(pipeline, *task)) {
+      tails[*cause] = std::max(
+          tails[*cause], move_time(pipeline, *cause, *task, times) + length[*task] + tails[*task]);
+    }
+    Nanoseconds& least = shortest[at(pipeline.device(task->chunk))];
+    least = std::min(least, tails[*task]);
+  }
+  Nanoseconds bound = 0;
+  for (size_t device = 0; device < schedule.size(); ++device) {
+    bound = std::max(bound, earliest[device] + work[device] + shortest[device]);
+  }
+  return bound;
+}
+
+}  // namespace hidup::pipeline
