@@ -16,7 +16,7 @@ ANALYSIS = sys.argv[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(ANALYSIS))
 from analysis import hidup_timings  # noqa: E402
-from analysis.commands import timeline  # noqa: E402
+from analysis.commands import schedule, timeline  # noqa: E402
 from sample_timeline import PROGRAM, SECOND, TIMES, FolderTest, write  # noqa: E402
 from scripts import script  # noqa: E402
 
@@ -312,6 +312,34 @@ class Plans(FolderTest):
                 self.assertEqual((result.returncode, result.stdout), (2, ""), text)
                 self.assertIn(f"{self.path}: not what hidup explain --json prints", result.stderr)
                 self.assertEqual(os.listdir(self.folder), ["plan.json"])
+
+
+class Schedules(FolderTest):
+    """Pictures of the output of `hidup schedule --json`."""
+
+    def write(self, text):
+        self.path = self.in_folder("plan.json")
+        with open(self.path, "w", encoding="utf-8") as file:
+            file.write(text)
+
+    def test_a_schedule_is_drawn(self):
+        slots = [[{"tasks": ["0F0"], "start_s": 0.0, "end_s": 1.0},
+                  {"tasks": ["0F1", "1I0"], "start_s": 1.0, "end_s": 4.0},
+                  {"tasks": ["1W0"], "start_s": 5.0, "end_s": 6.0}]]
+        self.write(json.dumps({"slots": slots}))
+        lanes = schedule.read_lanes(self.path)
+        self.assertEqual(lanes[0][1], ([(0, "F", 1), (1, "I", 0)], 1.0, 4.0))
+        result = script("schedule", self.path)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertEqual(result.stdout.splitlines()[0], self.in_folder("plan-schedule.png"))
+        self.assertGreater(os.path.getsize(result.stdout.splitlines()[0]), 10_000)
+
+    def test_files_that_are_not_schedules(self):
+        for text in ("", "0F0,0B0", "[]", "{}"):
+            self.write(text)
+            result = script("schedule", self.path)
+            self.assertEqual((result.returncode, result.stdout), (2, ""), text)
+            self.assertIn(f"{self.path}: not what hidup schedule --json prints", result.stderr)
 
 
 class Traces(FolderTest):
