@@ -276,10 +276,12 @@ void add_schedule(CLI::App& app, hidup::ScheduleOptions& options) {
   constexpr int64_t kMost = 100'000;
   hidup::add_number(*schedule, "--stages", options.stages, int64_t{1}, kMost,
                     "Number of stages, all chunks of all devices")
-      ->required();
+      ->required()
+      ->default_str("");
   hidup::add_number(*schedule, "--microbatches", options.microbatches, int64_t{1}, kMost,
                     "Number of microbatches")
-      ->required();
+      ->required()
+      ->default_str("");
   hidup::add_number(*schedule, "--devices", options.devices, int64_t{1}, kMost,
                     "Number of devices; by default as many as stages, or half with two stages per "
                     "device");

@@ -117,8 +117,8 @@ pipeline::ReadSchedule make_named(const ScheduleOptions& options, const pipeline
       names.emplace_back(row.name);
     }
     const std::string hint = nearest(options.schedule, names);
-    fail(ExitCode::usage, "unknown schedule {}{}; expected {}, or a file that ends in .csv",
-         shown(options.schedule), hint.empty() ? "" : fmt::format(": did you mean {}?", hint),
+    fail(ExitCode::usage, "unknown schedule {}{}. Known are {}, and files that end in .csv",
+         shown(options.schedule), hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint),
          pipeline::schedule_names());
   }
   if (options.k && !named->takes_k) {

@@ -221,6 +221,7 @@ std::vector<Limits> named_limits(const NamedSchedule& named, const Pipeline& pip
                                  const ScheduleRequest& request) {
   const int k = named.takes_k ? request.k : 1;
   std::vector<Limits> limits;
+  limits.reserve(at(pipeline.devices));
   for (int device = 0; device < pipeline.devices; ++device) {
     limits.push_back(
         {limit_of(named.live, pipeline, device, k), limit_of(named.held, pipeline, device, k)});
