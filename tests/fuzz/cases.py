@@ -325,6 +325,28 @@ def small_runs(case, scenes, _):
              ranks=ranks, outputs=["new.h5"])
 
 
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "kfkb", "dapple", "zb-h1", "zb-h2", "zb-v", "v-half", "v-min",
+             "dualpipe-v")
+
+
+def schedules(case, *_):
+    """Makes a pipeline schedule of any size, and reads a changed file of it."""
+    rng = case.rng
+    sizes = ["--stages", str(rng.choice((1, 2, 3, 4, 6, 8))), "--microbatches", str(rng.randint(1, 12))]
+    options = [word for option, values in (
+        ("--times", ("1s,1s,1s", "18.5ms,18.1ms,9.3ms", "0s,0s,0s", "1us,1h,0s", "1s,1s", "1,1,1")),
+        ("--move", ("0s", "1ms", "3s", "-1s", "x")), ("--pair", ("1s", "3s")),
+        ("--live", ("1", "2", "3", "9", "0", "-1", "2147483648")), ("--k", ("1", "3", "0", "9999999999")),
+        ("--devices", ("1", "2", "4", "0", "7")))
+        if rng.random() < 0.3 for word in (option, rng.choice(values))]
+    made = case.run("schedule", rng.choice(SCHEDULES), *sizes, *options, "--json", "--out", "new.csv",
+                    outputs=["new.csv"], json_out=True)
+    if made.code == 0:
+        text = case.read("new.csv")
+        case.write({"changed.csv": mutate(rng, text, [text])})
+        case.run("schedule", "changed.csv", *sizes, "--json", json_out=True)
+
+
 # The weight of each kind.
 KINDS = {mutated_files: 40, random_keys: 22, whole_decks: 8, legal_strategies: 10, odd_files: 6,
-         odd_command_lines: 6, small_runs: 3}
+         odd_command_lines: 6, small_runs: 3, schedules: 5}
