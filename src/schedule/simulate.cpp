@@ -88,9 +88,9 @@ Simulation simulate(const Pipeline& pipeline, const Schedule& schedule, const Ti
   const Split split(pipeline, schedule);
   TaskTable<Nanoseconds> ends(pipeline, kNever);
   Simulation result{.devices = std::vector<DeviceRun>(schedule.size())};
-  bool goes_on = true;
-  while (goes_on) {
-    goes_on = false;
+  bool advanced = true;
+  while (advanced) {
+    advanced = false;
     for (size_t device = 0; device < schedule.size(); ++device) {
       DeviceRun& run = result.devices[device];
       while (run.slots.size() < schedule[device].size()) {
@@ -107,7 +107,7 @@ Simulation simulate(const Pipeline& pipeline, const Schedule& schedule, const Ti
           ends[task] = start + duration;
         }
         result.makespan = std::max(result.makespan, start + duration);
-        goes_on = true;
+        advanced = true;
       }
     }
   }
