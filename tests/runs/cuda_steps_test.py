@@ -84,12 +84,15 @@ class StepsTest(cuda_test.DeviceTest):
         self.assert_graph_gives_the_same_bits(2, "nccl")
 
     def assert_steps_follow(self, run):
-        """A recorded or replayed step has its own times."""
+        """A recorded or replayed step has its own times on every rank. Clocks of ranks agree only roughly."""
         with h5py.File(run.path) as file:
-            step, start, end = (file[f"timeline/{name}"][:] for name in ("step", "start_s", "end_s"))
+            step, rank, start, end = (file[f"timeline/{name}"][:]
+                                      for name in ("step", "rank", "start_s", "end_s"))
         self.assertTrue((end >= start).all())
         for i in (2, 3):
-            self.assertGreater(start[step == i].min(), end[step == i - 1].max())
+            for r in set(rank):
+                self.assertGreater(start[(step == i) & (rank == r)].min(),
+                                   end[(step == i - 1) & (rank == r)].max())
 
     @unittest.skipUnless(cuda_test.SHIM, "the shim writes ranges down")
     def test_what_is_recorded(self):
