@@ -22,6 +22,9 @@ PROGRAM = {  # two microbatches, by instruction
 TIMES = [[(10, 11), (11, 13), (12, 15), (14, 18), (19, 21), (21, 22)],
          [(11, 12), (12, 14), (14, 15), (15, 19), (19, 21), (21, 22)]]
 SECOND = 1e-3  # of a millisecond
+# The busy times of TIMES, by rank.
+BUSY = {"compute_s": [0.008, 0.008], "comm_s": [0.005, 0.003], "exposed_comm_s": [0.003, 0.003],
+        "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.4, 0.0]}
 
 
 def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):

@@ -16,12 +16,10 @@ ANALYSIS = sys.argv[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(ANALYSIS))
 from analysis import hidup_timings  # noqa: E402
-from analysis.commands import schedule, timeline  # noqa: E402
-from sample_timeline import PROGRAM, SECOND, TIMES, FolderTest, write  # noqa: E402
+from analysis.commands import timeline  # noqa: E402
+from sample_timeline import BUSY, PROGRAM, SECOND, TIMES, FolderTest, write  # noqa: E402
 from scripts import script  # noqa: E402
 
-BUSY = {"compute_s": [0.008, 0.008], "comm_s": [0.005, 0.003], "exposed_comm_s": [0.003, 0.003],
-        "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.4, 0.0]}
 SCRIPTS = ("timeline", "trace")
 EXPOSED = [[(13, 14), (19, 21)], [(14, 15), (19, 21)]]
 
@@ -244,102 +242,6 @@ class Pictures(FolderTest):
         self.assertEqual([panel.label for panel in panels], [f"rank {r}" for r in range(8)])
         self.assertTrue(timeline.heading(self.path, 2, 8).endswith(
             "tiny, dp on 11 ranks (cpu): step 2, 8 of them shown"))
-
-
-class Plans(FolderTest):
-    """Pictures and traces of the output of `hidup explain --json`."""
-
-    def write_plan(self, plan, name="plan.json"):
-        self.path = self.in_folder(name)
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(plan if isinstance(plan, str) else json.dumps(plan))
-
-    def write_sample(self, name="plan.json"):
-        columns = ("name", "stream", "microbatch", "phase", "collective")
-        timeline = [{**{column: PROGRAM[column][i] for column in columns},
-                     "start_s": SECOND * start, "end_s": SECOND * end}
-                    for i, (start, end) in enumerate(TIMES[0])]
-        self.write_plan({"model": "tiny", "strategy": "search", "ranks": 4, "timeline": timeline},
-                        name)
-
-    def test_the_predicted_timeline_is_drawn(self):
-        self.write_sample()
-        (panel,), heading = timeline.panels_and_heading(self.path, None, None)
-        self.assertEqual(heading, "tiny, search on 4 ranks: a step, predicted")
-        self.assertEqual(panel.label, "predicted")
-        for name, values in BUSY.items():
-            self.assertAlmostEqual(panel.busy[name], values[0], places=9, msg=name)
-        result = script("timeline", self.path)
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertGreater(os.path.getsize(result.stdout.splitlines()[0]), 10_000)
-
-    def test_the_predicted_timeline_is_exported(self):
-        self.write_sample()
-        result = script("trace", self.path)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertEqual(result.stdout, self.in_folder("plan-trace.json") + "\n")
-        with open(self.in_folder("plan-trace.json"), encoding="utf-8") as file:
-            trace = json.load(file)
-        self.assertEqual(trace["otherData"], {"model": "tiny", "strategy": "search"})
-        names = {e["pid"]: e["args"]["name"] for e in trace["traceEvents"]
-                 if e["name"] == "process_name"}
-        self.assertEqual(names, {-1: "predicted"})
-        events = [e for e in trace["traceEvents"] if e["ph"] == "X"]
-        self.assertEqual([(e["ts"], e["dur"]) for e in events],
-                         [(1000 * start, 1000 * (end - start)) for start, end in TIMES[0]])
-        self.assertEqual(events[2], {
-            "ph": "X", "name": "layers.0.ffn.up.all_to_all", "cat": "forward", "pid": -1, "tid": 1,
-            "ts": 12_000, "dur": 3000,
-            "args": {"instruction": 2, "microbatch": 1, "collective": "all_to_all"}})
-
-    def test_a_plan_is_known_by_its_content(self):
-        self.write_sample("plan")
-        for name in SCRIPTS:
-            result = script(name, self.path)
-            self.assertEqual(result.returncode, 0, result.stderr)
-
-    def test_a_plan_has_no_numbered_steps(self):
-        self.write_sample()
-        result = script("trace", self.path, "--steps", "1")
-        self.assertEqual(result.returncode, 2)
-        self.assertIn("--steps: a plan has one step", result.stderr)
-
-    def test_files_that_are_not_plans(self):
-        for text in ("", "{", "[]", "{}", '{"timeline": 3}', '{"timeline": [{"name": "x"}]}'):
-            self.write_plan(text)
-            for name in SCRIPTS:
-                result = script(name, self.path)
-                self.assertEqual((result.returncode, result.stdout), (2, ""), text)
-                self.assertIn(f"{self.path}: not what hidup explain --json prints", result.stderr)
-                self.assertEqual(os.listdir(self.folder), ["plan.json"])
-
-
-class Schedules(FolderTest):
-    """Pictures of the output of `hidup schedule --json`."""
-
-    def write(self, text):
-        self.path = self.in_folder("plan.json")
-        with open(self.path, "w", encoding="utf-8") as file:
-            file.write(text)
-
-    def test_a_schedule_is_drawn(self):
-        slots = [[{"tasks": ["0F0"], "start_s": 0.0, "end_s": 1.0},
-                  {"tasks": ["0F1", "1I0"], "start_s": 1.0, "end_s": 4.0},
-                  {"tasks": ["1W0"], "start_s": 5.0, "end_s": 6.0}]]
-        self.write(json.dumps({"slots": slots}))
-        lanes = schedule.read_lanes(self.path)
-        self.assertEqual(lanes[0][1], ([(0, "F", 1), (1, "I", 0)], 1.0, 4.0))
-        result = script("schedule", self.path)
-        self.assertEqual((result.returncode, result.stderr), (0, ""))
-        self.assertEqual(result.stdout.splitlines()[0], self.in_folder("plan-schedule.png"))
-        self.assertGreater(os.path.getsize(result.stdout.splitlines()[0]), 10_000)
-
-    def test_files_that_are_not_schedules(self):
-        for text in ("", "0F0,0B0", "[]", "{}"):
-            self.write(text)
-            result = script("schedule", self.path)
-            self.assertEqual((result.returncode, result.stdout), (2, ""), text)
-            self.assertIn(f"{self.path}: not what hidup schedule --json prints", result.stderr)
 
 
 class Traces(FolderTest):
