@@ -218,8 +218,8 @@ std::vector<Candidate> beside_named(const Candidate& explained, const PlanningIn
     Candidate& candidate = candidates[c + 1];
     candidate.reason = broken_hint(input.graph, options.hints, candidate.strategy);
     if (candidate.reason.empty()) {
-      candidate.strategy = lowered_routes(input.graph, std::move(candidate.strategy),
-                                          options.lowering, CostModel(costs));
+      candidate.strategy = with_routes(input.graph, std::move(candidate.strategy), options.lowering,
+                                       CostModel(costs));
       predict(candidate, input, all_costs);
       check_memory(candidate, options.memory_limit);
     }

@@ -252,7 +252,7 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
                        : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"),
                                         name_or_file));
   return named && costs
-             ? lowered_routes(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
+             ? with_routes(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
              : strategy;
 }
 

@@ -70,8 +70,8 @@ std::optional<double> repriced(const PlannedRun& run, const Change& change, Stra
   strategy.algorithms.clear();
   const LoweringOptions& lowering = changed.options.lowering;
   const Graph& graph = changed.graph ? *changed.graph : run.graph;
-  const Forecast step = forecast(
-      graph, lowered_routes(graph, std::move(strategy), lowering, *costs), lowering, *costs);
+  const Forecast step =
+      forecast(graph, with_routes(graph, std::move(strategy), lowering, *costs), lowering, *costs);
   const int64_t limit = changed.options.memory_limit;
   return limit > 0 && step.plan.bytes > limit ? std::nullopt : std::optional(step.seconds());
 }

@@ -46,13 +46,8 @@ Nanoseconds parse_time(const std::string& option, std::string_view text) {
 std::vector<Nanoseconds> parse_times(const std::string& option, std::string_view text, size_t count,
                                      std::string_view of_what) {
   std::vector<Nanoseconds> times;
-  while (true) {
-    const size_t comma = text.find(',');
-    times.push_back(parse_time(option, text.substr(0, comma)));
-    if (comma == std::string_view::npos) {
-      break;
-    }
-    text.remove_prefix(comma + 1);
+  for (const std::string_view time : split(text, ',')) {
+    times.push_back(parse_time(option, time));
   }
   if (times.size() != count) {
     fail(ExitCode::usage, "{}: expected {} times, {}, found {}", option, count, of_what,

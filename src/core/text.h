@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace hidup {
 
@@ -15,6 +16,9 @@ std::string nearest(std::string_view word, std::span<const std::string> candidat
 
 // Returns true if the pattern matches the whole text: * stands for any bytes, ? for any one byte.
 bool matches(std::string_view pattern, std::string_view text);
+
+// Returns the parts of the text between the separators, one more than there are separators.
+std::vector<std::string_view> split(std::string_view text, char separator);
 
 // Lowers the first letter: the system's texts begin with a capital, messages here do not.
 std::string lower_case_start(std::string text);

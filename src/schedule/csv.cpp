@@ -25,18 +25,6 @@ std::string_view trimmed(std::string_view text) {
              : text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
 }
 
-std::vector<std::string_view> divided(std::string_view text, char by) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    const size_t end = text.find(by);
-    parts.push_back(text.substr(0, end));
-    if (end == std::string_view::npos) {
-      return parts;
-    }
-    text.remove_prefix(end + 1);
-  }
-}
-
 // A number, a word and perhaps a number: 2F3, 0UNSHARD.
 struct Action {
   int chunk = 0;
@@ -86,11 +74,11 @@ class Reader {
     if (text.empty()) {
       fail(ExitCode::usage, "the file is empty");
     }
-    for (const std::string_view line : divided(text, '\n')) {
+    for (const std::string_view line : hidup::split(text, '\n')) {
       row_ = result_.pipeline.devices++;
       cell_ = 0;
       result_.schedule.emplace_back();
-      for (const std::string_view cell : divided(line, ',')) {
+      for (const std::string_view cell : hidup::split(line, ',')) {
         text_ = trimmed(cell);
         result_.schedule.back().push_back(read_cell());
         ++cell_;
@@ -130,7 +118,7 @@ class Reader {
       fail_here("expected (TASK;TASK){}", kOverlap);
     }
     Slot slot;
-    for (const std::string_view part : divided(text_.substr(1, close - 1), ';')) {
+    for (const std::string_view part : hidup::split(text_.substr(1, close - 1), ';')) {
       slot.tasks.push_back(read_task(read_action(part)));
     }
     if (slot.tasks.size() != 2 || slot.tasks[0].pass != Pass::forward ||

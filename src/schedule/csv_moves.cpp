@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/text.h"
@@ -24,13 +26,16 @@ template <typename... Args>
 class Checker {
  public:
   Checker(const Pipeline& pipeline, const Schedule& schedule, const std::vector<MoveCell>& moves)
-      : pipeline_(pipeline), moves_(moves), split_(pipeline, schedule), cells_(pipeline, 0) {
+      : pipeline_(pipeline), split_(pipeline, schedule), cells_(pipeline, 0) {
     for (const std::vector<Slot>& slots : schedule) {
       for (size_t cell = 0; cell < slots.size(); ++cell) {
         for (const Task& task : slots[cell].tasks) {
           cells_[task] = static_cast<int>(cell);
         }
       }
+    }
+    for (const MoveCell& move : moves) {
+      ++counts_[{move.word, move.chunk, move.microbatch}];
     }
   }
 
@@ -91,16 +96,15 @@ class Checker {
     }
   }
 
-  int64_t count(std::string_view word, int chunk, int microbatch) const {
-    return std::ranges::count_if(moves_, [&](const MoveCell& move) {
-      return move.word == word && move.chunk == chunk && move.microbatch == microbatch;
-    });
+  int count(std::string_view word, int chunk, int microbatch) const {
+    const auto found = counts_.find({word, chunk, microbatch});
+    return found == counts_.end() ? 0 : found->second;
   }
 
   const Pipeline& pipeline_;
-  const std::vector<MoveCell>& moves_;
   Split split_;
   TaskTable<int> cells_;
+  std::map<std::tuple<std::string_view, int, int>, int> counts_;  // word, chunk, microbatch
 };
 
 }  // namespace

@@ -203,18 +203,10 @@ class Run {
 
   // Lets the next task of the microbatch arrive.
   void release_next(const Task& task, Nanoseconds end) {
-    Task next = task;
-    if (task.pass == Pass::forward && task.chunk + 1 == pipeline_.chunks()) {
-      next.pass = Pass::backward;
-    } else {
-      next.chunk += task.pass == Pass::forward ? 1 : -1;
+    if (const std::optional<Task> next = next_of(pipeline_, task)) {
+      arrivals_[*next] = end + move_time(pipeline_, task, *next, times_);
+      wake(arrivals_[*next], pipeline_.device(next->chunk));
     }
-    if (next.chunk < 0) {
-      return;
-    }
-    const int device = pipeline_.device(next.chunk);
-    arrivals_[next] = end + (device == pipeline_.device(task.chunk) ? 0 : times_.move);
-    wake(arrivals_[next], device);
   }
 
   const Pipeline& pipeline_;

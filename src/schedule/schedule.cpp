@@ -43,6 +43,16 @@ std::optional<Task> cause_of(const Pipeline& pipeline, const Task& task) {
   return cause.chunk < 0 ? std::nullopt : std::optional(cause);
 }
 
+std::optional<Task> next_of(const Pipeline& pipeline, const Task& task) {
+  Task next = task;
+  if (task.pass == Pass::forward && task.chunk + 1 == pipeline.chunks()) {
+    next.pass = Pass::backward;
+  } else {
+    next.chunk += task.pass == Pass::forward ? 1 : -1;
+  }
+  return next.chunk < 0 ? std::nullopt : std::optional(next);
+}
+
 Split::Split(const Pipeline& pipeline, const Schedule& schedule) : weights_(pipeline, 0) {
   for (const std::vector<Slot>& slots : schedule) {
     for (const Slot& slot : slots) {

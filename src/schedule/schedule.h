@@ -63,6 +63,10 @@ Pipeline make_pipeline(Layout layout, int chunks, int devices, int microbatches)
 // pass. Returns nothing for the forward pass of the first chunk.
 std::optional<Task> cause_of(const Pipeline& pipeline, const Task& task);
 
+// Returns the forward or backward pass that the task's result goes to: the task whose cause_of() it
+// is. Returns nothing for the backward pass of the first chunk. The task is no weights pass.
+std::optional<Task> next_of(const Pipeline& pipeline, const Task& task);
+
 // A value for every task that a pipeline may have.
 template <typename Value>
 class TaskTable {

@@ -5,11 +5,6 @@
 namespace hidup::pipeline {
 namespace {
 
-Nanoseconds move_time(const Pipeline& pipeline, const Task& from, const Task& to,
-                      const Times& times) {
-  return pipeline.device(from.chunk) == pipeline.device(to.chunk) ? 0 : times.move;
-}
-
 // Returns the earliest start of a slot on a free device, or kNever if a cause has not ended yet.
 Nanoseconds arrival(const Pipeline& pipeline, const Slot& slot, const Times& times,
                     const TaskTable<Nanoseconds>& ends) {
@@ -59,6 +54,11 @@ std::vector<Task> in_causal_order(const Pipeline& pipeline, const Split& split) 
 }
 
 }  // namespace
+
+Nanoseconds move_time(const Pipeline& pipeline, const Task& from, const Task& to,
+                      const Times& times) {
+  return pipeline.device(from.chunk) == pipeline.device(to.chunk) ? 0 : times.move;
+}
 
 Nanoseconds duration_of(const Task& task, bool split, const Times& times) {
   const size_t chunk = at(task.chunk);

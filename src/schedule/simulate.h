@@ -19,6 +19,9 @@ struct Times {
   std::optional<Nanoseconds> pair;  // of a slot with two tasks; nothing: the sum of their times
 };
 
+// Returns times.move where the tasks lie on different devices, and else 0.
+Nanoseconds move_time(const Pipeline& pipeline, const Task& from, const Task& to,
+                      const Times& times);
 Nanoseconds duration_of(const Task& task, bool split, const Times& times);
 Nanoseconds duration_of(const Slot& slot, const Split& split, const Times& times);
 

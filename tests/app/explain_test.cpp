@@ -221,7 +221,7 @@ TEST(BestOfEachName, OnTwoAxesHasANamePerAxis) {
     EXPECT_EQ(entry->strategy.ops, strategy.ops) << name;
     Strategy timed = strategy;
     timed.microbatches = entry->strategy.microbatches;
-    timed = lowered_routes(input.graph, timed, lowering_options(input.deck), CostModel(profile));
+    timed = with_routes(input.graph, timed, lowering_options(input.deck), CostModel(profile));
     const Forecast step = forecast(input.graph, timed, lowering_options(input.deck), costs);
     EXPECT_DOUBLE_EQ(json[name]["predicted_iteration_s"], step.prediction.iteration_s);
     EXPECT_EQ(json[name]["predicted_peak_bytes"], step.plan.bytes);

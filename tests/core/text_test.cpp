@@ -101,5 +101,11 @@ TEST(NamePattern, NumbersBecomeStars) {
   EXPECT_EQ(pattern_of("head2.norm1"), "head2.norm1");
 }
 
+TEST(Split, KeepsEmptyParts) {
+  using Parts = std::vector<std::string_view>;
+  EXPECT_EQ(split("a,bc,,d,", ','), (Parts{"a", "bc", "", "d", ""}));
+  EXPECT_EQ(split("", ','), Parts{""});
+}
+
 }  // namespace
 }  // namespace hidup

@@ -52,7 +52,7 @@ CostModel costs_with(double node, double late_s = 0.0, double latency_s = 0.0) {
 }
 
 Strategy with_ways_of(const Graph& graph, std::string_view name, const CostModel& costs) {
-  return lowered_routes(graph, named_strategy(name, graph, kTwoByThree), {}, costs);
+  return with_routes(graph, named_strategy(name, graph, kTwoByThree), {}, costs);
 }
 
 // Returns the route of the largest values that start as sums on both axes.
@@ -113,7 +113,7 @@ TEST(WithWays, ScatteredPartsOfABucketAreSummedTogether) {
   const Graph graph = small_model();
   const LoweringOptions options{.bucket_bytes = 1 << 11};
   const Strategy strategy =
-      lowered_routes(graph, named_strategy("hsdp", graph, kTwoByThree), options, costs_with(1e7));
+      with_routes(graph, named_strategy("hsdp", graph, kTwoByThree), options, costs_with(1e7));
   ASSERT_EQ(route_of_sums(strategy), "reduce_scatter gpu, all_reduce node");
   const Program program = lower(graph, strategy, options);
   std::map<int, std::vector<const Instruction*>> sent;  // by bucket
@@ -149,7 +149,7 @@ TEST(WithWays, OfClassesOnSomeRanks) {
           with_share(rule, strategy.mesh[1], ShareNumber::of(1));
     }
   }
-  strategy = lowered_routes(graph, std::move(strategy), {}, costs_with(1e7));
+  strategy = with_routes(graph, std::move(strategy), {}, costs_with(1e7));
   const Program program = lower(graph, strategy, {});
   for (int64_t rank = 0; rank < ranks_of(kTwoByThree); ++rank) {
     EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));

@@ -115,8 +115,8 @@ Times fastest_simulated(const RandomSetting& setting, const SearchOptions& optio
   Times best;
   for_all_plans(built.problem, [&](const Plan& plan) {
     const Strategy strategy =
-        lowered_routes(setting.graph, to_strategy(setting.graph, setting.mesh, built, plan),
-                       options.lowering, setting.costs);
+        with_routes(setting.graph, to_strategy(setting.graph, setting.mesh, built, plan),
+                    options.lowering, setting.costs);
     const Program program = lower(setting.graph, strategy, options.lowering);
     const double seconds = simulate(program, setting.costs).iteration_s;
     if (seconds < best.simulated) {

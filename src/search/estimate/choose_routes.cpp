@@ -71,8 +71,8 @@ Program lower_by_costs(const Graph& graph, Strategy& strategy, const LoweringOpt
   return program;
 }
 
-Strategy lowered_routes(const Graph& graph, Strategy strategy, const LoweringOptions& options,
-                        const CostModel& costs) {
+Strategy with_routes(const Graph& graph, Strategy strategy, const LoweringOptions& options,
+                     const CostModel& costs) {
   lower_by_costs(graph, strategy, options, ReshardCosts(strategy.mesh, costs));
   return strategy;
 }

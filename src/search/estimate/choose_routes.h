@@ -20,7 +20,7 @@ Program lower_by_costs(const Graph& graph, Strategy& strategy, const LoweringOpt
                        const ReshardCosts& costs);
 
 // Returns the strategy with the routes and algorithms that lower_by_costs() chooses.
-Strategy lowered_routes(const Graph& graph, Strategy strategy, const LoweringOptions& options,
-                        const CostModel& costs);
+Strategy with_routes(const Graph& graph, Strategy strategy, const LoweringOptions& options,
+                     const CostModel& costs);
 
 }  // namespace hidup
