@@ -16,6 +16,7 @@ def of_run(path):
 
     Times are seconds: wall_s is the median of the steps; compute_s, comm_s, exposed_comm_s and
     overlap are those of busy(), of the rank slowest_rank. idle_s is the rest of the step.
+    pipeline_idle_s, of a pipeline, has /ranks/idle_s of all ranks, as means of the same steps.
     wall_over_larger is wall / max(compute, comm): 1 if the shorter stream hides completely.
     """
     attributes = hidup_timings.read_attributes(path)
@@ -80,13 +81,15 @@ def length(path, frame):
 def busy(spans):
     """Returns the busy times that hidup prints for a run, from read_spans(): means over the timed steps, of
     the rank that computed longest in them (slowest_rank), and their overlap ratio. The first step prepares
-    much, and counts only if it is the only one. src/cost/busy.h (RunBusyTimes) does the same."""
+    much, and counts only if it is the only one. src/cost/busy.h (RunBusyTimes) does the same. Also returns
+    pipeline_idle_s [ranks], None where there is no pipeline."""
     timed = numpy.flatnonzero(~numpy.isnan(spans["compute_s"][:, 0]))
     steps = timed[1:] if len(timed) > 1 else timed
     means = {name: values[steps].mean(axis=0) for name, values in spans.items()}
+    pipeline_idle = means.pop("idle_s", None)
     rank = int(means["compute_s"].argmax())
     times = {name: values[rank] for name, values in means.items()}
-    return {"slowest_rank": rank, **times,
+    return {"slowest_rank": rank, **times, "pipeline_idle_s": pipeline_idle,
             "overlap": hidup_timings.overlap_ratio(times["comm_s"], times["exposed_comm_s"])}
 
 

@@ -31,6 +31,9 @@ import pandas
 COLUMNS = {"iterations": ("step", "wall_s", "loss"),
            "timeline": ("step", "rank", "instruction", "start_s", "end_s"),
            "program": ("name", "kind", "stream", "microbatch", "phase", "collective")}
+SPANS = ("compute_s", "comm_s", "exposed_comm_s")  # of /ranks; files of pipelines also have idle_s
+STAGE_STREAMS = ("down", "up")  # carry messages to later and to earlier stages of a pipeline
+MESSAGE_STREAMS = ("comm", *STAGE_STREAMS)  # all that communicate
 SWMR_WRITTEN = 4  # flag of an HDF5 file: is written for readers, or its writer was killed
 
 
@@ -150,8 +153,8 @@ def _read_steps(path):
 
 
 def read_spans(path):
-    """Returns arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s; steps as in read() of this
-    file only. NaN where a step was not timed (cluster.device.timed_every)."""
+    """Returns arrays [steps, ranks] by name: compute_s, comm_s, exposed_comm_s and, of a pipeline, idle_s;
+    steps as in read() of this file only. NaN where a step was not timed (cluster.device.timed_every)."""
     with reading(path) as file:
         spans = _spans(path, file)
     rows = min(len(values) for values in spans.values())
@@ -159,8 +162,8 @@ def read_spans(path):
 
 
 def _spans(path, file):
-    return {name: part(path, file, f"ranks/{name}")[:]
-            for name in ("compute_s", "comm_s", "exposed_comm_s")}
+    names = (*SPANS, "idle_s") if "ranks/idle_s" in file else SPANS
+    return {name: part(path, file, f"ranks/{name}")[:] for name in names}
 
 
 def _columns(path, file, group):
@@ -208,6 +211,19 @@ def read_table(path, group):
     return pandas.DataFrame({k: v[:rows] for k, v in columns.items()})
 
 
+def read_program(path):
+    """Returns /program like read_table(). An instruction that rank 0 skips has the flops and bytes of a rank
+    that runs it, where the file has them (/program/distinct)."""
+    program = read_table(path, "program")
+    with reading(path) as file:
+        distinct = file.get("program/distinct", {})
+        if {"flops", "bytes"} <= {*program} & {*distinct}:
+            skipped = (program["flops"] == 0) & (program["bytes"] == 0)
+            for name in ("flops", "bytes"):
+                program.loc[skipped, name] = distinct[name][:].max(axis=0)[skipped]
+    return program
+
+
 def timeline_steps(path):
     """Returns the steps whose timelines are complete, ascending. Raises KeyError if there are none."""
     with reading(path) as file:
@@ -218,8 +234,8 @@ def read_timeline(path, step=None):
     """Returns the events of a step (default: the last one that has a timeline), sorted by start.
 
     The data frame has the columns of /timeline (step, rank, instruction, start_s, end_s) and those
-    of /program for the event's instruction. Raises KeyError if the step has no timeline, or no
-    complete one yet.
+    of read_program() for the event's instruction. Ranks that skip an instruction have no row for it.
+    Raises KeyError if the step has no timeline, or no complete one yet.
     """
     with reading(path) as file:
         rows = _timeline_rows(path, file)
@@ -230,19 +246,38 @@ def read_timeline(path, step=None):
                            f"{listed(list(rows))}")
         events = pandas.DataFrame({name: data[rows[step]]
                                    for name, data in _columns(path, file, "timeline").items()})
-    events = events.join(read_table(path, "program"), on="instruction")
+    events = events.join(read_program(path), on="instruction")
     return events.sort_values(["start_s", "rank", "instruction"], ignore_index=True)
 
 
 def read_prediction(path):
     """Returns the predicted timeline of a step in the form of read_timeline(): times are since the step's
-    start, rank is -1. None if the run had no prediction."""
-    program = read_table(path, "program")
+    start, rank is -1. None if the run had no prediction. That of a pipeline has the instructions of all
+    stages; prediction_of_stages() tells them apart."""
+    program = read_program(path)
     if not {"predicted_start_s", "predicted_s"} <= set(program):
         return None
     events = program.assign(rank=-1, instruction=program.index, start_s=program.predicted_start_s,
                             end_s=program.predicted_start_s + program.predicted_s)
     return events.sort_values(["start_s", "instruction"], ignore_index=True)
+
+
+def prediction_of_stages(prediction, events):
+    """Tells the stages of a predicted pipeline apart. Returns read_prediction()'s events with a rank below 0
+    for each set of ranks that run the same instructions in `events` (of one step; an instruction that a rank
+    skips has no length), in the order of their first ranks: -2, -1 for two sets; and these first ranks:
+    {-2: 0, -1: 4}. Where every rank runs everything, and without messages between stages: the prediction as
+    it is, and {-1: None}."""
+    sets = {}
+    if has_stages(events):
+        for rank, of_rank in events[events["end_s"] > events["start_s"]].groupby("rank"):
+            sets.setdefault(frozenset(of_rank["instruction"]), rank)
+    if all(len(those) == len(prediction) for those in sets):
+        return prediction, {-1: None}
+    parts = [prediction[prediction["instruction"].isin(those)].assign(rank=at - len(sets))
+             for at, those in enumerate(sets)]
+    return (pandas.concat(parts, ignore_index=True),
+            {at - len(sets): rank for at, rank in enumerate(sets.values())})
 
 
 def is_plan(path):
@@ -283,8 +318,13 @@ def _timeline_rows(path, file):
     length = min(len(data) for data in _columns(path, file, "timeline").values())
     steps, begin, counts = numpy.unique(file["timeline/step"][:length], return_index=True,
                                         return_counts=True)
-    # Every rank runs every instruction; a step with fewer events is still being written.
-    whole = counts == file.attrs["world_size"] * len(part(path, file, "program/name"))
+    # All steps have as many events, so one with fewer is still being written. While the file is being
+    # written, the first step is known to be complete where another one follows, or every rank ran every
+    # instruction.
+    expected = file.attrs["world_size"] * len(part(path, file, "program/name"))
+    if len(counts) > 1 or (len(counts) and not file.swmr_mode):
+        expected = counts[0]
+    whole = counts == expected
     if not whole.any():
         raise KeyError(f"{path}: holds no complete timeline of a step")
     return {int(s): slice(b, b + n) for s, b, n in zip(steps[whole], begin[whole], counts[whole])}
@@ -314,14 +354,21 @@ def difference(intervals, others):
     return union(pieces[covered(intervals) & ~covered(others)]) if len(cuts) else union([])
 
 
-def stream_intervals(events, stream):
-    """Returns the intervals [n, 2] of the events in a stream, "compute" or "comm"."""
-    return events.loc[events["stream"] == stream, ["start_s", "end_s"]].to_numpy()
+def has_stages(events):
+    """Returns True if some of the events are messages between the stages of a pipeline."""
+    return bool(events["stream"].isin(STAGE_STREAMS).any())
 
 
-def exposed_intervals(events):
-    """Returns the intervals [n, 2] in which only communication ran; `events` are those of one rank."""
-    return difference(stream_intervals(events, "comm"), stream_intervals(events, "compute"))
+def stream_intervals(events, *streams):
+    """Returns the intervals [n, 2] of the events in streams: "compute", or some of MESSAGE_STREAMS, which may
+    overlap each other."""
+    return events.loc[events["stream"].isin(streams), ["start_s", "end_s"]].to_numpy()
+
+
+def exposed_intervals(events, streams=MESSAGE_STREAMS):
+    """Returns the intervals [n, 2] in which only communication (on these streams) ran; `events` are those of
+    one rank."""
+    return difference(stream_intervals(events, *streams), stream_intervals(events, "compute"))
 
 
 def overlap_ratio(comm_s, exposed_comm_s):
@@ -330,23 +377,33 @@ def overlap_ratio(comm_s, exposed_comm_s):
     return (comm_s - exposed_comm_s) / comm_s if comm_s > 0 else numpy.nan
 
 
+def _length(intervals):
+    return (intervals[:, 1] - intervals[:, 0]).sum()
+
+
 def busy_times(events):
     """Returns the busy times of each rank's streams in a step: a data frame by rank, in seconds.
 
     Columns: compute_s, comm_s, exposed_comm_s as in /ranks; wall_s, from the first event's start
-    to the last one's end; idle_s, the part of it in which nothing ran; overlap, overlap_ratio().
+    to the last one's end; idle_s, the part of it in which nothing ran; overlap, overlap_ratio(). With
+    messages between stages also pipeline_idle_s, which is idle_s in /ranks: the part of wall_s in which
+    the rank neither computed nor communicated inside its stage.
     """
     rows = {}
+    stages = has_stages(events)
     for rank, of_rank in events.groupby("rank"):
         compute, comm, exposed = (
-            (intervals[:, 1] - intervals[:, 0]).sum()
+            _length(intervals)
             for intervals in (union(stream_intervals(of_rank, "compute")),
-                              union(stream_intervals(of_rank, "comm")),
+                              union(stream_intervals(of_rank, *MESSAGE_STREAMS)),
                               exposed_intervals(of_rank)))
         wall = of_rank["end_s"].max() - of_rank["start_s"].min()
         rows[rank] = {"compute_s": compute, "comm_s": comm, "exposed_comm_s": exposed,
                       "wall_s": wall, "idle_s": wall - compute - exposed,
                       "overlap": overlap_ratio(comm, exposed)}
+        if stages:
+            inside = _length(exposed_intervals(of_rank, ("comm",)))
+            rows[rank]["pipeline_idle_s"] = wall - compute - inside
     return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("rank")
 
 

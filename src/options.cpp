@@ -223,6 +223,9 @@ void add_validate(CLI::App& app, ValidateOptions& options) {
   validate->add_option("--strategy", options.strategy, kStrategies)->capture_default_str();
   validate->footer(strategies_help());
   validate->add_option("--strategy-out", options.strategy_out, kStrategyOut);
+  validate->add_option("--schedule-out", options.schedule_out,
+                       "Write the order in which the stages of a pipeline work to this file (CSV), "
+                       "to read, edit and train with (train.pipeline)");
   validate->add_flag("--overwrite", options.overwrite, kOverwrite);
   validate->add_option("--set", options.overrides, kOverride)->allow_extra_args(false);
   validate->add_flag("--keys", options.keys, "Print the reference of all keys (Markdown)");

@@ -7,7 +7,8 @@ the median of the steps; the parts are means of the rank that computed longest, 
 
 --by kind, operation or phase: the time of the instructions instead, from the timelines in the file
 (without that of the first step, if there are others): the mean of the ranks, the median of the steps.
-Instructions of the two streams overlap, so these times add up to more than the step.
+A rank that skips an instruction spends no time on it. Instructions of different streams overlap, so these
+times add up to more than the step.
 """
 
 import re
@@ -115,22 +116,27 @@ def used_steps(path):
 
 
 def instruction_times(path):
-    """How long the instructions took: a data frame by instruction, with the columns of /program and
-    measured_s, the median over steps (of used_steps()) of the mean over ranks."""
-    program = hidup_timings.read_table(path, "program")
+    """How long the instructions took: a data frame by instruction, with the columns of read_program();
+    measured_s, the median over steps (of used_steps()) of the mean over the ranks that ran it; and
+    their part of all ranks."""
+    program = hidup_timings.read_program(path)
+    world = hidup_timings.read_attributes(path)["world_size"]
     steps = []
     for step in used_steps(path):
         events = hidup_timings.read_timeline(path, step)
         lengths = events["end_s"] - events["start_s"]
         steps.append(lengths.groupby(events["instruction"]).mean())
-    return program.assign(measured_s=pandas.concat(steps, axis=1).median(axis=1))
+    return program.assign(measured_s=pandas.concat(steps, axis=1).median(axis=1),
+                          part=events.groupby("instruction").size() / world)
 
 
 def grouped(path, by):
-    """Seconds per step by group: a data frame with measured_s and, if there was one, predicted_s."""
+    """Seconds per step by group, the mean of all ranks: a data frame with measured_s and, if there was one,
+    predicted_s."""
     program = instruction_times(path)
     columns = [name for name in ("measured_s", "predicted_s") if name in program]
-    return program.groupby(GROUPS[by](program))[columns].sum()
+    times = program[columns].mul(program["part"], axis=0)
+    return times.groupby(GROUPS[by](program)).sum()
 
 
 def largest(frames):

@@ -94,6 +94,7 @@ def ranks_table(path, run):
         sizes = [size(int(values[rank])) for values in memory.values() if rank < len(values)]
         rows.append([rank, hosts[rank] if rank < len(hosts) else "–", *times, *sizes])
     head = ["rank", "host", "compute", "communication", "of it exposed",
+            *(["pipeline idle"] if "idle_s" in spans else []),
             *(name.removesuffix("_bytes") + " memory" for name in memory)]
     some = f"the first {MOST_RANKS} of {ranks} ranks" if ranks > MOST_RANKS else f"{ranks} ranks"
     return page.fold(f"Per rank: {some}, medians of the steps", page.table(head, rows))

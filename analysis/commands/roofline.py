@@ -2,11 +2,11 @@
 
 A point is an instruction of a layer-independent name (forward, backward or update): its flops per
 byte of its operands, and the flops per second that it reached, the median over the steps with a
-timeline (without the first) of the mean over the ranks. Its area is its share of the computation's
-time. Lines are the machine's peaks: those of the profile (--profile: its best operations), or those
-of the run's cluster deck, which may be guesses; and, dotted, the run's best rates. Operations
-without flops (copies, for example) and those below a thousandth of the time are not drawn; the
-title has their share of the time.
+timeline (without the first) of the mean over the ranks that ran it. Its area is its share of the
+computation's time. Lines are the machine's peaks: those of the profile (--profile: its best
+operations), or those of the run's cluster deck, which may be guesses; and, dotted, the run's best
+rates. Operations without flops (copies, for example) and those below a thousandth of the time are
+not drawn; the title has their share of the time.
 """
 
 import os
@@ -33,10 +33,11 @@ def operations(path):
         if name not in program:
             raise KeyError(f"{path}: no /program/{name}: its format is too old for a roofline")
     program = program[(program["stream"] == "compute") & (program["measured_s"] > 0)]
-    program = program.assign(operation=breakdown.operations_of(program))
+    amounts = ["flops", "bytes", "measured_s"]
+    program = program[amounts].mul(program["part"], axis=0).assign(
+        operation=breakdown.operations_of(program), phase=program["phase"])
     total = program["measured_s"].sum()
-    table = program.groupby(["operation", "phase"], as_index=False)[
-        ["flops", "bytes", "measured_s"]].sum()
+    table = program.groupby(["operation", "phase"], as_index=False)[amounts].sum()
     return table.assign(rate=table["flops"] / table["measured_s"],
                         traffic=table["bytes"] / table["measured_s"],
                         intensity=table["flops"] / table["bytes"].clip(lower=1),

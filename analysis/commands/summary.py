@@ -2,8 +2,9 @@
 
 The time of a step is the median. Computation, communication, its exposed part and the overlap ratio
 (the part of communication that computation hides) are those that the run printed at its end: means of
-the rank that computed longest, without the first step, which prepares much. Several files stand side by
-side. Only a run's own steps count, not those of a run that it resumed.
+the rank that computed longest, without the first step, which prepares much. Pipeline idle
+(/ranks/idle_s, only of pipelines) is the mean of all ranks, with the least and the greatest of them.
+Several files stand side by side. Only a run's own steps count, not those of a run that it resumed.
 """
 
 import json
@@ -39,6 +40,13 @@ def version(run):
     return f"{run['program_version'] or '–'} {commit}{changed}".rstrip()
 
 
+def pipeline_idle(run):
+    times = run["pipeline_idle_s"]
+    if times is None:
+        return "–"
+    return f"{seconds(sum(times) / len(times))} ({seconds(min(times))} to {seconds(max(times))})"
+
+
 def validation(run):
     if run["validation_loss"] is None:
         return "–"
@@ -68,6 +76,7 @@ ROWS = (
     ("communication", lambda run: seconds(run["comm_s"])),
     ("of it exposed", lambda run: seconds(run["exposed_comm_s"])),
     ("idle", lambda run: seconds(run["idle_s"])),
+    ("pipeline idle", pipeline_idle),
     ("overlap ratio", lambda run: percent(run["overlap"])),
     ("step / max(compute, communication)", lambda run: number("{:.3f}")(run["wall_over_larger"])),
     ("peak memory", lambda run: size(run.get("peak_bytes"))),

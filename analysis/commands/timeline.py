@@ -1,9 +1,10 @@
-"""Draws a step's timeline: the instructions on each rank's two streams.
+"""Draws a step's timeline: the instructions on each rank's streams.
 
 Bars are coloured by microbatch, pale in the forward pass and dark in the backward pass; time in
 which only communication ran is hatched. Busy times of its streams stand beside each rank
-(hidup_timings.busy_times), and predictions above measurements. Works on finished files, on those
-that are still being written, and on output of `hidup explain --json`.
+(hidup_timings.busy_times), and predictions above measurements: of a pipeline one for each stage
+of the ranks that are drawn. Works on finished files, on those that are still being written, and on
+output of `hidup explain --json`.
 """
 
 import argparse
@@ -21,13 +22,18 @@ from matplotlib.textpath import text_to_path
 
 from analysis import facts, figures, hidup_timings
 
-HELP = "what ran when on each rank's two streams in a step"
+HELP = "what ran when on each rank's streams in a step"
 
 MOST_RANKS = 8  # drawn by default
 
-# A panel has, from top to bottom in its own units, the phases and the two streams.
+# A panel has, from top to bottom in its own units, the phases and the two streams; below them those
+# between stages, where there are some.
 BANDS, COMPUTE, COMM = (2.2, 0.16), (1.1, 1.0), (0.0, 1.0)  # (bottom, height)
 LANES = {"compute": COMPUTE, "comm": COMM}
+STAGE_LANE, STAGE_LANE_APART = 0.5, 0.6  # their height, and the distance of their bottoms
+LANE_NAMES = {"compute": "compute", "comm": "communication", "down": "to later stages",
+              "up": "to earlier stages"}
+BELOW = 0.06  # the lowest lane
 
 HUES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7")  # figures.COLOURS that remain distinct when pale
 NEUTRAL = "#8a8a8a"  # belongs to no microbatch
@@ -50,6 +56,15 @@ class Panel(typing.NamedTuple):
     events: pandas.DataFrame  # of read_timeline(), with start, end and length
     exposed: numpy.ndarray  # [n, 2], from start to end
     busy: pandas.Series  # the rank's row of busy_times()
+
+
+def lanes_of(panels):
+    """Returns (bottom, height) of the streams' lanes; all panels have the same."""
+    lanes = dict(LANES)
+    for stream in hidup_timings.STAGE_STREAMS:
+        if any((panel.events["stream"] == stream).any() for panel in panels):
+            lanes[stream] = ((len(LANES) - 1 - len(lanes)) * STAGE_LANE_APART, STAGE_LANE)
+    return lanes
 
 
 def hue(microbatch, count):
@@ -87,17 +102,17 @@ def draw_phases(axes, events):
                       va="center_baseline", fontsize=NAME_POINTS, color=ink(colour))
 
 
-def draw_bars(axes, events, count):
+def draw_bars(axes, events, lanes, count):
     point = 1.0 / points_per_unit(axes)[0]
     for (stream, microbatch, phase), bars in events.groupby(["stream", "microbatch", "phase"]):
         values = bars[["start", "length"]].to_numpy()
-        if stream == "comm":  # short messages between idle times would be invisible
+        if stream in hidup_timings.MESSAGE_STREAMS:  # short messages between idle times would be invisible
             values[:, 1] = numpy.maximum(values[:, 1], 0.5 * point)
         colour = shade(microbatch, phase, count)
         # White edges separate bars that are much wider than the edges.
         wide = values[:, 1] > 4 * point
         for some, edge in ((values[~wide], 0.0), (values[wide], 0.4)):
-            axes.broken_barh(some, LANES[stream], facecolor=colour, edgecolor="white",
+            axes.broken_barh(some, lanes[stream], facecolor=colour, edgecolor="white",
                              linewidth=edge)
 
 
@@ -144,10 +159,10 @@ def fit(name, width, height):
     return None
 
 
-def draw_names(axes, events, count):
+def draw_names(axes, events, lanes, count):
     """Draws names of the largest bars, along or across them, where they fit."""
     across, upward = points_per_unit(axes)
-    for stream, (bottom, height) in LANES.items():
+    for stream, (bottom, height) in lanes.items():
         bars = events[events["stream"] == stream]
         for bar in bars.nlargest(NAMED, "length").to_dict("records"):
             fitting = fit(bar["name"], bar["length"] * across - NAME_PADDING,
@@ -164,17 +179,18 @@ def numbers(busy):
     lines = [f"{label:14}{busy[key] * 1e3:9.2f} ms"
              for label, key in (("compute", "compute_s"), ("communication", "comm_s"),
                                 ("exposed", "exposed_comm_s"), ("idle", "idle_s"),
-                                ("wall", "wall_s"))]
+                                ("pipeline idle", "pipeline_idle_s"), ("wall", "wall_s"))
+             if key in busy]
     overlap = "–" if numpy.isnan(busy["overlap"]) else f"{busy['overlap']:.1%}"
     return "\n".join([*lines, f"{'overlap ratio':14}{overlap:>9}"])
 
 
-def draw_panel(axes, panel, count):
+def draw_panel(axes, panel, lanes, count):
     draw_phases(axes, panel.events)
     # Exposed communication is drawn in the lane of computation, which waits.
     axes.broken_barh(spans(panel.exposed), COMPUTE, **HATCHED)
-    draw_bars(axes, panel.events, count)
-    draw_names(axes, panel.events, count)
+    draw_bars(axes, panel.events, lanes, count)
+    draw_names(axes, panel.events, lanes, count)
     axes.set_ylabel(panel.label, fontsize=11, fontweight="bold")
     axes.text(1.01, 0.5, numbers(panel.busy), transform=axes.transAxes, va="center", fontsize=8,
               family="monospace", linespacing=1.35)
@@ -200,7 +216,11 @@ def legend_entries(panels, count):
 def draw(panels, heading):
     """Draws a figure of panels from top to bottom."""
     count = 1 + max(panel.events["microbatch"].max() for panel in panels)
+    lanes = lanes_of(panels)
+    below = BELOW - min(low for low, _ in lanes.values())
+    top_of_panel = BANDS[0] + BANDS[1]
     each = max(1.3, 2.9 - 0.3 * len(panels))  # inches
+    each *= (top_of_panel + below) / (top_of_panel + BELOW)
     top, bottom = 0.95, 0.6
     height = top + bottom + each * len(panels)
     figures.style(**{"axes.spines.left": False, "axes.grid": False, "font.size": 10})
@@ -216,11 +236,11 @@ def draw(panels, heading):
         if many:
             axes.set_rasterization_zorder(2)  # bars are below it, texts above
         axes.set_xlim(begin, end)
-        axes.set_ylim(-0.06, BANDS[0] + BANDS[1])
-        axes.set_yticks([low + size / 2 for low, size in LANES.values()],
-                        ["compute", "communication"], fontsize=8)
+        axes.set_ylim(-below, top_of_panel)
+        axes.set_yticks([low + size / 2 for low, size in lanes.values()],
+                        [LANE_NAMES[stream] for stream in lanes], fontsize=8)
         axes.tick_params(axis="y", length=0)
-        draw_panel(axes, panel, count)
+        draw_panel(axes, panel, lanes, count)
     columns[-1, 0].set_xlabel("time since the step's first instruction (ms)")
     figure.text(0.985, 0.12 / height, "overlap ratio = the hidden part of communication / "
                 "communication", ha="right", fontsize=8)
@@ -241,20 +261,28 @@ def measured_panels(path, step, ranks):
     return panels_of(events, labels), int(events["step"].iloc[0])
 
 
-def predicted_panels(path):
-    """Returns the panel of the prediction, if the file has one."""
+def predicted_panels(path, measured):
+    """Returns the panel of the prediction, if the file has one; of a pipeline a panel for each stage of the
+    measured panels."""
     events = hidup_timings.read_prediction(path)
-    return [] if events is None else panels_of(events, {-1: "predicted"})
+    if events is None:
+        return []
+    events, ranks = hidup_timings.prediction_of_stages(
+        events, pandas.concat([panel.events for panel in measured]))
+    return panels_of(events, {at: "predicted" + ("" if rank is None else f"\nas rank {rank}")
+                              for at, rank in ranks.items()})
 
 
 def panels_and_heading(path, step, ranks):
     """Returns panels and heading for a run's timing file, or for a plan."""
     if hidup_timings.is_plan(path):
         plan, events = hidup_timings.read_plan(path)
-        return (panels_of(events, {-1: "predicted"}),
+        # A plan does not say which rank runs what.
+        label = "predicted" + (",\nall stages" if hidup_timings.has_stages(events) else "")
+        return (panels_of(events, {-1: label}),
                 f"{plan['model']}, {plan['strategy']} on {plan['ranks']} ranks: a step, predicted")
     measured, step = measured_panels(path, step, ranks)
-    return predicted_panels(path) + measured, heading(path, step, len(measured))
+    return predicted_panels(path, measured) + measured, heading(path, step, len(measured))
 
 
 def panels_of(events, labels):

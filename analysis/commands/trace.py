@@ -1,9 +1,10 @@
 """Writes timelines as trace events (JSON) for https://ui.perfetto.dev and chrome://tracing.
 
 A rank is a process, each of its streams a thread, an instruction's run an event whose category is
-its phase. The predicted step, if there is one, is a process of its own that begins with the first
-step written. Flops, bytes and their rates are those of one rank. Works on finished files, on those
-that are still being written, and on what `hidup explain --json` prints. Prints the trace's name.
+its phase. The predicted step, if there is one, is a process of its own (of a pipeline a process for
+each stage) that begins with the first step written. Flops, bytes and their rates are those of one
+rank. Works on finished files, on those that are still being written, and on what `hidup explain
+--json` prints. Prints the trace's name.
 """
 
 import argparse
@@ -15,27 +16,36 @@ from analysis import hidup_timings
 
 HELP = "timelines as trace events for ui.perfetto.dev"
 
-STREAMS = {"compute": 0, "comm": 1}  # threads
+STREAMS = {"compute": 0, "comm": 1, "down": 2, "up": 3}  # threads
 PREDICTED = -1  # a rank
-STREAM_NAMES = {"compute": "compute", "comm": "communication"}
+STREAM_NAMES = {"compute": "compute", "comm": "communication", "down": "to later stages",
+                "up": "to earlier stages"}
 
 
-def metadata(attributes, ranks):
-    """Yields events that name and order processes and threads."""
-    hosts = list(attributes.get("hostnames", []))
-    for rank in ranks:
-        host = f" ({hosts[rank]})" if 0 <= rank < len(hosts) else ""
-        name = "predicted" if rank == PREDICTED else f"rank {rank}{host}"
-        yield "process_name", rank, 0, {"name": name}
-        yield "process_sort_index", rank, 0, {"sort_index": rank}
+def process_names(attributes, predicted):
+    """Returns the names by process: ranks of the run, and {process: rank or None} of predictions."""
+    hosts = list(attributes["hostnames"]) if "hostnames" in attributes else []
+    names = {process: "predicted" + ("" if rank is None else f" as rank {rank}")
+             for process, rank in predicted.items()}
+    for rank in range(int(attributes["world_size"])):
+        names[rank] = f"rank {rank}" + (f" ({hosts[rank]})" if rank < len(hosts) else "")
+    return names
+
+
+def metadata(names, streams):
+    """Yields events that name and order processes and their threads, those of these streams."""
+    for process, name in names.items():
+        yield "process_name", process, 0, {"name": name}
+        yield "process_sort_index", process, 0, {"sort_index": process}
         for stream, thread in STREAMS.items():
-            yield "thread_name", rank, thread, {"name": STREAM_NAMES[stream]}
-            yield "thread_sort_index", rank, thread, {"sort_index": thread}
+            if stream in streams or stream not in hidup_timings.STAGE_STREAMS:
+                yield "thread_name", process, thread, {"name": STREAM_NAMES[stream]}
+                yield "thread_sort_index", process, thread, {"sort_index": thread}
 
 
-def metadata_events(attributes, ranks):
-    return [{"ph": "M", "name": name, "pid": rank, "tid": thread, "args": values}
-            for name, rank, thread, values in metadata(attributes, ranks)]
+def metadata_events(names, streams):
+    return [{"ph": "M", "name": name, "pid": process, "tid": thread, "args": values}
+            for name, process, thread, values in metadata(names, set(streams))]
 
 
 def details(event):
@@ -68,14 +78,16 @@ def complete_events(rows):
 
 def run_events(path, attributes, steps):
     """Yields lists of trace events of a run, one per step, for files that are larger than memory."""
-    prediction = hidup_timings.read_prediction(path)
-    ranks = range(int(attributes["world_size"]))
-    yield metadata_events(attributes, ranks if prediction is None else [PREDICTED, *ranks])
+    prediction, predicted = hidup_timings.read_prediction(path), {}
     for step in steps:
         rows = hidup_timings.read_timeline(path, step)
-        if step == steps[0] and prediction is not None:
-            prediction[["start_s", "end_s"]] += rows["start_s"].min()
-            yield complete_events(prediction)
+        if step == steps[0]:
+            if prediction is not None:
+                prediction, predicted = hidup_timings.prediction_of_stages(prediction, rows)
+                prediction[["start_s", "end_s"]] += rows["start_s"].min()
+            yield metadata_events(process_names(attributes, predicted), rows["stream"])
+            if prediction is not None:
+                yield complete_events(prediction)
         yield complete_events(rows)
 
 
@@ -105,7 +117,7 @@ def write_run(output, path, ranges):
 def write_plan(output, path):
     plan, events = hidup_timings.read_plan(path)
     about = {name: str(plan[name]) for name in ("model", "strategy") if name in plan}
-    write_trace(output, about, [metadata_events({"hostnames": []}, [PREDICTED]),
+    write_trace(output, about, [metadata_events({PREDICTED: "predicted"}, events["stream"]),
                                 complete_events(events)])
 
 

@@ -83,15 +83,22 @@ class Absorption {
     }
   }
 
-  // Returns the part of an interval in which the rank's other stream was busy.
-  double part_beside(size_t rank, StreamKind stream, const Interval& interval) const {
-    return busy_part(interval, streams_[rank][1 - static_cast<size_t>(stream)]);
+  // Returns the part of an interval in which the rank computed.
+  double part_beside_computation(size_t rank, const Interval& interval) const {
+    return busy_part(interval, streams_[rank][static_cast<size_t>(StreamKind::compute)]);
+  }
+
+  bool is_beside_messages(size_t rank, const Interval& interval) const {
+    return std::ranges::any_of(kAllStreams, [&](StreamKind stream) {
+      return communicates(stream) &&
+             busy_part(interval, streams_[rank][static_cast<size_t>(stream)]) > 0.0;
+    });
   }
 
   void look_at_operation(size_t step, size_t i) {
     for (size_t rank = 0; rank < ranks_; ++rank) {
       const Interval ran = interval_of(steps_.at(step, rank, i));
-      if (part_beside(rank, instruction(i).stream, ran) > 0.0) {
+      if (is_beside_messages(rank, ran)) {
         continue;
       }
       Work work = work_of(program_, instruction(i), static_cast<int64_t>(rank));
@@ -123,7 +130,7 @@ class Absorption {
       double least = 1.0;
       double most = 0.0;
       for (const int64_t member : group) {
-        const double part = part_beside(static_cast<size_t>(member), StreamKind::comm, ran);
+        const double part = part_beside_computation(static_cast<size_t>(member), ran);
         least = std::min(least, part);
         most = std::max(most, part);
       }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -14,19 +15,23 @@
 namespace hidup {
 namespace {
 
-// Returns the seconds of an instruction in a step, as in compare_with_prediction().
+// Returns the seconds of an instruction in a step, as in compare_with_prediction(). Ranks that skip
+// the instruction have a row without length.
 double seconds_of(const MeasuredSteps& steps, size_t step, size_t ranks, size_t instruction,
                   bool collective) {
   double longest = 0.0;
-  double last_start = steps.at(step, 0, instruction).start_s;
-  double last_end = steps.at(step, 0, instruction).end_s;
+  double last_start = -std::numeric_limits<double>::infinity();
+  double last_end = last_start;
   for (size_t rank = 0; rank < ranks; ++rank) {
     const TimelineRow& row = steps.at(step, rank, instruction);
+    if (row.end_s <= row.start_s) {
+      continue;
+    }
     longest = std::max(longest, row.end_s - row.start_s);
     last_start = std::max(last_start, row.start_s);
     last_end = std::max(last_end, row.end_s);
   }
-  return collective ? last_end - last_start : longest;
+  return collective && longest > 0.0 ? last_end - last_start : longest;
 }
 
 std::vector<MeasuredRow> rows_of(const TimingRecord& record, const MeasuredSteps& steps) {

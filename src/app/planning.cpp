@@ -14,11 +14,15 @@
 #include "graph/batch.h"
 #include "models/graph_file.h"
 #include "models/transformer.h"
+#include "schedule/csv.h"
+#include "schedule/named.h"
 #include "search/estimate/choose_routes.h"
 #include "search/named/named_strategies.h"
+#include "search/named/pipeline.h"
 #include "sharding/hints.h"
 #include "sharding/memory_choices.h"
 #include "sharding/read_strategy.h"
+#include "sharding/stages.h"
 #include "train/dataset.h"
 #include "train/tokens.h"
 
@@ -65,6 +69,52 @@ Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy) {
                         strategy.accumulate, strategy.microbatches, batch_of(graph)));
   }
   return strategy;
+}
+
+// Returns the schedule that train.pipeline says, for the axis. `microbatches`: of a CSV file.
+StageSchedule wanted_schedule(const Deck& deck, size_t axis, int microbatches) {
+  const std::string& wanted = deck.train->pipeline;
+  StageSchedule schedule{.axis = axis, .name = wanted};
+  if (wanted.ends_with(".csv")) {
+    const std::string text = read_text_file(wanted, "schedule");
+    schedule.name = kCustomSchedule;
+    schedule.custom =
+        pipeline::read_csv(text, pipeline::chunks_in_csv(text), microbatches).schedule;
+  } else if (pipeline::find_schedule(wanted) == nullptr) {
+    std::vector<std::string> names = {"auto"};
+    for (const pipeline::NamedSchedule& row : pipeline::named_schedules()) {
+      names.emplace_back(row.name);
+    }
+    const std::string hint = nearest(wanted, names);
+    fail(ExitCode::usage, "expected auto, {}, or a file that ends in .csv, found {}{}",
+         pipeline::schedule_names(), shown(wanted),
+         hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint));
+  }
+  return schedule;
+}
+
+// Applies train.pipeline. A strategy by name gets the stages that the schedule needs.
+Strategy with_pipeline(const Deck& deck, const Graph& graph, Strategy strategy, bool named) {
+  if (deck.train->pipeline == "auto") {
+    return strategy;
+  }
+  try {
+    if (!strategy.schedule) {
+      fail(ExitCode::usage, "the strategy {} has no stages to order", strategy.name);
+    }
+    const StageSchedule schedule =
+        wanted_schedule(deck, strategy.schedule->axis, strategy.accumulate);
+    if (named) {
+      strategy = with_stages(graph, std::move(strategy), schedule);
+    }
+    const std::vector<OpId> cuts = strategy.schedule->cuts;
+    strategy.schedule = schedule;
+    strategy.schedule->cuts = cuts;
+    schedule_of(graph, strategy, stages_of(graph, strategy));
+    return strategy;
+  } catch (const Error& error) {
+    fail_at(deck, "train.pipeline", fmt::format("train.pipeline: {}", error.what()), error.code());
+  }
 }
 
 // Adds train.accumulate and train.recompute where the hints leave them open.
@@ -245,12 +295,14 @@ void check_strategy_choice(const std::string& name_or_file) {
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh, const std::optional<Profile>& costs) {
   const bool named = !looks_like_file(name_or_file);
-  Strategy strategy =
+  Strategy strategy = with_pipeline(
+      deck, graph,
       with_parts(deck, graph,
                  named ? with_recompute(graph, named_strategy(name_or_file, graph, mesh),
                                         recompute_of(deck.train->recompute))
                        : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"),
-                                        name_or_file));
+                                        name_or_file)),
+      named);
   return named && costs
              ? with_routes(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
              : strategy;
@@ -268,6 +320,10 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
 
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints) {
+  if (deck.train->pipeline != "auto") {
+    fail_at(deck, "train.pipeline",
+            "train.pipeline: a search makes no pipelines; name the strategy pipeline on an axis");
+  }
   SearchOptions options{.time_limit_s = kSearchTime,
                         .memory_limit = deck.cluster->device_memory.value_or(0),
                         .lowering = lowering_options(deck)};

@@ -241,7 +241,7 @@ class Measurement {
     deck.cluster->timed_every = 1;
     const auto look = [&](const Iteration& iteration) {
       if (iteration.step > 1) {
-        gaps_.add(executor.program(), executor.times());
+        gaps_.add(executor.program(), executor.steps(), executor.times());
         double first = executor.times()[0].start_s;
         double last = first;
         for (const Interval& time : executor.times()) {

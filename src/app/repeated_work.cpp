@@ -169,7 +169,9 @@ RepeatedWork repeated_work(const Graph& graph, const Strategy& strategy, const R
       continue;
     }
     if (work.axes.empty()) {
-      reduced = reduced_graphs_of(graph, signatures_of(graph, &strategy));
+      if (!strategy.schedule) {  // fewer layers would make other stages
+        reduced = reduced_graphs_of(graph, signatures_of(graph, &strategy));
+      }
       work.step_s = Step(graph, reduced, strategy, lowering).seconds(costs);
     }
     const auto fits = [&](const Fewer& fewer) {

@@ -134,6 +134,7 @@ TimingHeader timing_header(const std::string& model_deck, const std::string& com
   }
   header.experts = expert_layers(program);
   header.validation = data.validation != nullptr;
+  header.pipeline = strategy.schedule.has_value();
   header.images = inputs.deck().data->kind == "images";
   return header;
 }

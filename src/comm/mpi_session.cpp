@@ -34,7 +34,7 @@ constexpr double kStartLimit = 300.0;  // seconds
 
 // Open MPI's needs at its start: with less it hangs or ends the process.
 constexpr int64_t kStartRoom = int64_t{512} << 20;
-constexpr int kStartThreads = 9;  // MPI's own, heartbeat, watchdog, two streams, the timing file
+constexpr int kStartThreads = 11;  // MPI's own, heartbeat, watchdog, four streams, the timing file
 
 // Bytes of Open MPI's files when it starts without mpirun: with less room it ends the process
 // without saying why. (mpirun makes the files for its ranks, so those need no check.)

@@ -96,6 +96,7 @@ struct ValidateOptions {
   std::optional<int64_t> ranks;
   std::string strategy = "dp";  // a name or a file
   std::string strategy_out;     // empty: none
+  std::string schedule_out;     // empty: none
   bool overwrite = false;
   std::vector<std::string> overrides;
   bool keys = false;  // prints the reference of all keys instead

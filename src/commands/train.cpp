@@ -23,6 +23,7 @@
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "graph/flops.h"
+#include "sharding/stages.h"
 #include "train/checkpoints.h"
 #include "train/report.h"
 #include "train/stop.h"
@@ -115,6 +116,15 @@ void tell(const Inputs& inputs, const Machine& machine, const MachineCosts& know
   }
 }
 
+std::optional<ScheduleIdle> schedule_idle(const Graph& graph, const Strategy& strategy) {
+  if (!strategy.schedule) {
+    return std::nullopt;
+  }
+  const Stages stages = stages_of(graph, strategy);
+  return ScheduleIdle{strategy.schedule->name,
+                      idle_part(graph, stages, schedule_of(graph, strategy, stages))};
+}
+
 Report make_report(const Inputs& inputs, const Machine& machine, const RunPlan& plan) {
   const Deck& deck = inputs.deck();
   const bool images = deck.data->kind == "images";
@@ -126,7 +136,8 @@ Report make_report(const Inputs& inputs, const Machine& machine, const RunPlan& 
           {.count = deck.train->batch * (images ? 1 : deck.model->sequence), .images = images},
           inputs.data.unigram_entropy,
           {.model = model_flops(inputs.graph), .peak = rated_flops(deck, machine.world.size())},
-          scale};
+          scale,
+          schedule_idle(inputs.graph, plan.loaded.strategy)};
 }
 
 // Runs the remaining steps, unless something stops them.

@@ -2,6 +2,7 @@
 
 #include "app/costs.h"
 #include "app/planning.h"
+#include "app/stage_report.h"
 #include "commands/commands.h"
 #include "core/check.h"
 #include "core/new_file.h"
@@ -43,9 +44,9 @@ int validate(const ValidateOptions& options) {
   const auto [deck, mesh, data, graph] =
       read_planning_input(options.deck, options.cluster, options.overrides, options.ranks);
   const std::string description = data.is_read ? data.description : check_data(deck);
-  prepare_outputs({{"--strategy-out", options.strategy_out}},
-                  files_read(options.deck, options.cluster, deck, options.strategy),
-                  options.overwrite);
+  prepare_outputs(
+      {{"--strategy-out", options.strategy_out}, {"--schedule-out", options.schedule_out}},
+      files_read(options.deck, options.cluster, deck, options.strategy), options.overwrite);
   const Strategy strategy =
       choose_strategy(options.strategy, deck, graph, mesh, costs_of(deck, mesh, std::nullopt));
   const Program program = lower(graph, strategy, lowering_options(deck));
@@ -55,6 +56,9 @@ int validate(const ValidateOptions& options) {
   const MemoryPlan plan = largest_plan(program);
   if (!options.strategy_out.empty()) {
     write_text_file(options.strategy_out, print_strategy(graph, strategy), options.overwrite);
+  }
+  if (!options.schedule_out.empty()) {
+    write_text_file(options.schedule_out, schedule_csv(graph, strategy), options.overwrite);
   }
   results::print("{}: valid\n", options.deck);
   if (!options.cluster.empty()) {
@@ -66,8 +70,13 @@ int validate(const ValidateOptions& options) {
                  deck.data->kind == "images" ? "classes" : "vocabulary", format_count(data.vocab));
   results::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
                  strategy.name);
-  if (!options.strategy_out.empty()) {
-    results::print("file    {}\n", options.strategy_out);
+  if (strategy.schedule) {
+    results::print("{}", describe(graph, report_pipeline(graph, strategy, program)));
+  }
+  for (const std::string& file : {options.strategy_out, options.schedule_out}) {
+    if (!file.empty()) {
+      results::print("file    {}\n", file);
+    }
   }
   return 0;
 }

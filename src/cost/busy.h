@@ -17,8 +17,11 @@ struct Interval {
 
 struct BusyTimes {
   double compute_s = 0.0;
-  double comm_s = 0.0;
+  double comm_s = 0.0;          // time in which some stream communicated
   double exposed_comm_s = 0.0;  // time in which only communication ran
+  // The rest of the time between the first start and the last end, without computation and without
+  // exposed communication inside of the rank's stage: the bubble of a pipeline.
+  double idle_s = 0.0;
 };
 
 // `times`: one interval per instruction of the program, in its order. Returns for every
@@ -40,6 +43,8 @@ class RunBusyTimes {
   // Returns the rank that computes longest; 0 before the first step.
   size_t busiest() const;
   BusyTimes mean() const;
+  // Returns the mean idle time of all ranks.
+  double mean_idle() const;
 
  private:
   std::vector<BusyTimes> sums_;  // by rank

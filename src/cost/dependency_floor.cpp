@@ -13,7 +13,7 @@ namespace {
 
 using Ends = std::array<Nanoseconds, kStreams>;  // the latest end on each stream; -1: none
 
-constexpr Ends kNone = {-1, -1};
+constexpr Ends kNone = {-1, -1, -1, -1};
 
 // The access of an instruction to a value, as far as it constrains the order of instructions.
 enum class Use { read, add, write };
@@ -85,18 +85,28 @@ class Paths {
   Nanoseconds to(size_t rank, size_t instruction) const { return lengths_[rank][instruction]; }
 
  private:
+  bool runs(size_t rank, size_t i) const {
+    return durations_.steps(static_cast<int64_t>(rank)).runs(i);
+  }
+
   void visit(size_t i) {
     const Instruction& instruction = program_.instructions[i];
     const auto stream = static_cast<size_t>(instruction.stream);
     const std::vector<ValueUse> uses = uses_of(instruction);
     const int id = static_cast<int>(i);
     for (size_t rank = 0; rank < lengths_.size(); ++rank) {
+      if (!runs(rank, i)) {
+        continue;
+      }
       Nanoseconds& length = lengths_[rank][i];
       for (const int64_t other : durations_.group(id, static_cast<int64_t>(rank))) {
         length = std::max(length, after_uses(uses, stream, static_cast<size_t>(other)));
       }
     }
     for (size_t rank = 0; rank < lengths_.size(); ++rank) {
+      if (!runs(rank, i)) {
+        continue;
+      }
       const Nanoseconds end = lengths_[rank][i] + durations_.least(id, static_cast<int64_t>(rank));
       for (const ValueUse& use : uses) {
         if (is_there_[rank][static_cast<size_t>(use.value)]) {
@@ -162,6 +172,9 @@ Nanoseconds dependency_floor(const Program& program, const Durations& durations)
   for (size_t rank = 0; rank < static_cast<size_t>(durations.ranks()); ++rank) {
     std::array<std::vector<Job>, kStreams> streams;
     for (size_t i = 0; i < program.instructions.size(); ++i) {
+      if (!durations.steps(static_cast<int64_t>(rank)).runs(i)) {
+        continue;
+      }
       const Nanoseconds length =
           durations.least(static_cast<int>(i), static_cast<int64_t>(rank)) + durations.launch();
       streams[static_cast<size_t>(program.instructions[i].stream)].push_back(

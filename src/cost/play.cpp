@@ -28,6 +28,7 @@ Durations::Durations(const Program& program, const RankCosts& costs,
   const int64_t ranks = ranks_of(program.mesh);
   for (int64_t rank = 0; rank < ranks; ++rank) {
     alone_.push_back({rank});
+    steps_.emplace_back(program, rank);
     add_rank(program, costs, rank);
   }
   join_groups(program);
@@ -75,7 +76,7 @@ void Durations::join_groups(const Program& program) {
       continue;
     }
     for (int64_t rank = 0; rank < ranks(); ++rank) {
-      if (skips(program, instruction, rank)) {
+      if (!steps(rank).runs(i)) {
         continue;
       }
       std::vector<int64_t> group = collective_group(program, instruction, rank);
@@ -129,9 +130,13 @@ PlayedStep play(const Program& program, const Durations& durations, Nanoseconds 
   const size_t ranks = static_cast<size_t>(durations.ranks());
   const size_t count = program.instructions.size();
   PlayedStep step{.ranks = std::vector(ranks, std::vector<PlayedInstruction>(count)), .end = start};
-  std::vector<std::array<Nanoseconds, kStreams>> free(ranks);  // the stream's last end
-  for (auto& streams : free) {
-    streams.fill(start);
+  struct StreamState {
+    Nanoseconds end = 0;
+    bool began = false;
+  };
+  std::vector<std::array<StreamState, kStreams>> streams(ranks);
+  for (auto& of_rank : streams) {
+    of_rank.fill({.end = start});
   }
   std::vector<Nanoseconds> ready(ranks);
   for (size_t i = 0; i < count; ++i) {
@@ -139,21 +144,31 @@ PlayedStep play(const Program& program, const Durations& durations, Nanoseconds 
     const Instruction& instruction = program.instructions[i];
     const auto stream = static_cast<size_t>(instruction.stream);
     for (size_t rank = 0; rank < ranks; ++rank) {
-      ready[rank] = free[rank][stream];
-      for (const int wait : instruction.waits) {
+      const StreamState& state = streams[rank][stream];
+      const RankSteps& steps = durations.steps(static_cast<int64_t>(rank));
+      ready[rank] = state.end;
+      if (!steps.runs(i)) {
+        continue;
+      }
+      ready[rank] += state.began ? durations.launch() : 0;
+      steps.for_waits(instruction, [&](int wait) {
         check(wait < static_cast<int>(i), "an instruction waits for a later one");
         const Nanoseconds end = step.ranks[rank][static_cast<size_t>(wait)].end;
         ready[rank] = std::max(ready[rank], end + durations.signal());
-      }
+      });
     }
     for (size_t rank = 0; rank < ranks; ++rank) {
       const int id = static_cast<int>(i);
       PlayedInstruction& played = step.ranks[rank][i];
+      if (!durations.steps(static_cast<int64_t>(rank)).runs(i)) {
+        played = {ready[rank], ready[rank]};
+        continue;
+      }
       for (const int64_t other : durations.group(id, static_cast<int64_t>(rank))) {
         played.start = std::max(played.start, ready[static_cast<size_t>(other)]);
       }
       played.end = durations.end_of(id, static_cast<int64_t>(rank), played.start);
-      free[rank][stream] = played.end + durations.launch();
+      streams[rank][stream] = {.end = played.end, .began = true};
       step.end = std::max(step.end, played.end);
     }
   }

@@ -30,8 +30,10 @@ class Durations {
   // Returns the least duration over all starts.
   Nanoseconds least(int instruction, int64_t rank) const;
 
+  // Tells which instructions the rank runs.
+  const RankSteps& steps(int64_t rank) const { return steps_[static_cast<size_t>(rank)]; }
   // Returns the ranks that start the instruction together: only this rank where the instruction is
-  // no collective or this rank skips it.
+  // no collective.
   const std::vector<int64_t>& group(int instruction, int64_t rank) const;
 
   int64_t ranks() const { return static_cast<int64_t>(times_.size()); }
@@ -54,6 +56,7 @@ class Durations {
   void join(size_t instruction, int number);
 
   std::vector<BandwidthTrace> links_;
+  std::vector<RankSteps> steps_;              // [rank]
   std::vector<std::vector<Time>> times_;      // [rank][instruction]
   std::vector<std::vector<int64_t>> groups_;  // ranks of each group
   std::vector<std::vector<int64_t>> alone_;   // [rank]: a group of that rank alone
@@ -75,7 +78,8 @@ struct PlayedStep {
 // Plays the step that starts at `start` since the run's start. An instruction starts launch() after
 // the end of the one before it on its stream, and signal() after the end of every instruction that
 // it waits for. A collective starts when that holds on all ranks of its group. The first
-// instruction of a stream starts with the step.
+// instruction of a stream starts with the step. An instruction that a rank skips takes no time,
+// right after the end of the one before it on its stream.
 PlayedStep play(const Program& program, const Durations& durations, Nanoseconds start = 0);
 
 }  // namespace hidup

@@ -70,7 +70,7 @@ struct Profile {
   ProfileKey key;
   std::string model;        // the model whose operations were timed
   double launch_s = 0.0;    // between two instructions of a stream
-  double signal_s = 0.0;    // from the end of an instruction to a waiting one on the other stream
+  double signal_s = 0.0;    // from the end of an instruction to a waiting one on another stream
   double overhead_s = 0.0;  // of a step outside the program: input, exchange of timings
   std::optional<DeviceRates> rates;  // older profiles have none
   std::vector<OperationTime> operations;

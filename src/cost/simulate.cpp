@@ -58,10 +58,6 @@ class Simulation {
         ranks_.push_back(make_rank(rank));
       }
     }
-    for (size_t i = 0; i < program.instructions.size(); ++i) {
-      const Instruction& instruction = program.instructions[i];
-      order_[static_cast<size_t>(instruction.stream)].push_back(static_cast<int>(i));
-    }
     events_.resize(ranks_.size());
   }
 
@@ -69,19 +65,19 @@ class Simulation {
     while (advance()) {
     }
     Prediction prediction;
-    double most = -1.0;
+    const Rank* busiest = nullptr;
     for (const Rank& rank : ranks_) {
       const BusyTimes busy = busy_times(program_, rank.times);
-      if (busy.compute_s > most) {
-        most = busy.compute_s;
+      if (busiest == nullptr || busy.compute_s > prediction.busy.compute_s) {
+        busiest = &rank;
         prediction.busy = busy;
-        prediction.instructions = rank.times;
       }
       for (const Interval& interval : rank.times) {
         prediction.iteration_s = std::max(prediction.iteration_s, interval.end_s);
       }
     }
     prediction.iteration_s += costs_.overhead_s();
+    prediction.instructions = times_on(*busiest);
     return prediction;
   }
 
@@ -107,15 +103,28 @@ class Simulation {
     const Duration& duration(int instruction) const {
       return durations[static_cast<size_t>(alike[static_cast<size_t>(instruction)])];
     }
-    std::vector<bool> joins;  // per instruction: true for a collective in which the rank takes part
+    RankSteps steps;
+    std::array<std::vector<int>, kStreams> order;  // the instructions that the rank runs
     std::vector<bool> done;
     std::array<StreamState, kStreams> streams;
   };
   static constexpr auto kCompute = static_cast<size_t>(StreamKind::compute);
-  static constexpr auto kComm = static_cast<size_t>(StreamKind::comm);
+
+  // Returns the times on the rank, and those on another rank of instructions that it skips.
+  std::vector<Interval> times_on(const Rank& rank) const {
+    std::vector<Interval> times = rank.times;
+    for (size_t i = 0; i < times.size(); ++i) {
+      const auto runs = [&](const Rank& each) { return each.steps.runs(i); };
+      const auto other = std::ranges::find_if(ranks_, runs);
+      if (!runs(rank) && other != ranks_.end()) {
+        times[i] = other->times[i];
+      }
+    }
+    return times;
+  }
 
   Rank make_rank(int64_t id) const {
-    Rank rank;
+    Rank rank{.steps = RankSteps(program_, id)};
     const size_t count = program_.instructions.size();
     AlikeInstructions alike = alike_instructions(program_, id);
     rank.alike = std::move(alike.number);
@@ -124,72 +133,76 @@ class Simulation {
       const Instruction& instruction = program_.instructions[static_cast<size_t>(first)];
       rank.durations.push_back(duration_of(program_, costs_.of(id), instruction, id));
     }
-    for (const Instruction& instruction : program_.instructions) {
-      rank.joins.push_back(!collective_of(instruction.opcode).empty() &&
-                           !skips(program_, instruction, id));
+    for (size_t i = 0; i < count; ++i) {
+      if (rank.steps.runs(i)) {
+        rank.order[static_cast<size_t>(program_.instructions[i].stream)].push_back(
+            static_cast<int>(i));
+      }
     }
     rank.times.resize(count);
     rank.done.assign(count, false);
     return rank;
   }
 
-  int current(const StreamState& state, size_t stream) const {
-    return state.next < order_[stream].size() ? order_[stream][state.next] : -1;
+  static int current(const Rank& rank, size_t stream) {
+    const size_t next = rank.streams[stream].next;
+    return next < rank.order[stream].size() ? rank.order[stream][next] : -1;
   }
 
   // Returns the earliest begin of the stream's next instruction; kNever while that waits.
   double begin_of(const Rank& rank, size_t stream) const {
     const StreamState& state = rank.streams[stream];
-    const int i = current(state, stream);
+    const int i = current(rank, stream);
     if (i < 0) {
       return kNever;
     }
     double begin = state.next == 0 ? 0.0 : state.free_at + costs_.launch_s();
-    for (const int wait : program_.instructions[static_cast<size_t>(i)].waits) {
-      if (!rank.done[static_cast<size_t>(wait)]) {
-        return kNever;
-      }
-      begin = std::max(begin, rank.times[static_cast<size_t>(wait)].end_s + costs_.signal_s());
-    }
+    rank.steps.for_waits(program_.instructions[static_cast<size_t>(i)], [&](int wait) {
+      const double end = rank.times[static_cast<size_t>(wait)].end_s + costs_.signal_s();
+      begin = rank.done[static_cast<size_t>(wait)] ? std::max(begin, end) : kNever;
+    });
     return begin;
   }
 
-  // Returns true where all ranks that take part in the collective have reached it. Other
-  // instructions on the communication stream do not wait.
-  bool all_have_come(int instruction) const {
+  // Returns true where all ranks that take part in the collective have reached it.
+  bool all_have_come(int instruction, size_t stream) const {
     return std::ranges::all_of(ranks_, [&](const Rank& rank) {
-      const StreamState& comm = rank.streams[kComm];
-      return !rank.joins[static_cast<size_t>(instruction)] ||
-             (comm.running && current(comm, kComm) == instruction);
+      return !rank.steps.runs(static_cast<size_t>(instruction)) ||
+             (rank.streams[stream].running && current(rank, stream) == instruction);
     });
   }
 
   // Returns the seconds that the rest of the stream's instruction takes at the present pace.
   double rest_of(const Rank& rank, size_t stream) const {
     const StreamState& state = rank.streams[stream];
-    const Duration& duration = rank.duration(current(state, stream));
-    const StreamState& other = rank.streams[1 - stream];
-    if (stream == kComm) {
-      return state.left * (other.running ? duration.beside_s : duration.alone_s);
+    const Duration& duration = rank.duration(current(rank, stream));
+    if (stream != kCompute) {
+      const bool beside = rank.streams[kCompute].running;
+      return state.left * (beside ? duration.beside_s : duration.alone_s);
     }
-    const int message = current(other, kComm);
-    const bool slowed = other.running && all_have_come(message);
-    return state.left * duration.alone_s * (slowed ? rank.duration(message).slowdown : 1.0);
+    double slowdown = 1.0;
+    for (size_t other = kCompute + 1; other < kStreams; ++other) {
+      const int message = current(rank, other);
+      if (rank.streams[other].running && all_have_come(message, other)) {
+        slowdown = std::max(slowdown, rank.duration(message).slowdown);
+      }
+    }
+    return state.left * duration.alone_s * slowdown;
   }
 
   // Returns rest_of(), for a collective on its slowest rank; kNever while it waits for a rank.
   double common_rest(const Rank& rank, size_t stream) const {
-    const int i = current(rank.streams[stream], stream);
-    if (stream == kCompute || !rank.joins[static_cast<size_t>(i)]) {
+    const int i = current(rank, stream);
+    if (stream == kCompute) {
       return rest_of(rank, stream);
     }
-    if (!all_have_come(i)) {
+    if (!all_have_come(i, stream)) {
       return kNever;
     }
     double slowest = 0.0;
     for (const Rank& each : ranks_) {
-      slowest =
-          each.joins[static_cast<size_t>(i)] ? std::max(slowest, rest_of(each, stream)) : slowest;
+      slowest = each.steps.runs(static_cast<size_t>(i)) ? std::max(slowest, rest_of(each, stream))
+                                                        : slowest;
     }
     return slowest;
   }
@@ -234,7 +247,7 @@ class Simulation {
       }
       return;
     }
-    const auto i = static_cast<size_t>(current(state, stream));
+    const auto i = static_cast<size_t>(current(rank, stream));
     if (!state.running) {
       state.running = true;
       state.left = 1.0;
@@ -250,15 +263,15 @@ class Simulation {
 
   bool finished() const {
     for (const Rank& rank : ranks_) {
-      check(std::ranges::find(rank.done, false) == rank.done.end(),
-            "the simulated program stands still");
+      for (size_t stream = 0; stream < kStreams; ++stream) {
+        check(current(rank, stream) < 0, "the simulated program stands still");
+      }
     }
     return false;
   }
 
   const Program& program_;
   const RankCosts& costs_;
-  std::array<std::vector<int>, kStreams> order_;
   std::vector<Rank> ranks_;
   std::vector<std::array<Event, kStreams>> events_;  // per rank
   double now_ = 0.0;

@@ -15,12 +15,13 @@ struct Prediction {
   std::vector<Interval> instructions;  // per instruction, since the step's start
 };
 
-// Simulates both streams in order, waits as events, and collectives on all ranks together. While
-// both streams of a rank are busy, each runs at the pace that was measured for that. It simulates
+// Simulates the streams in order, waits as events, and collectives on all ranks together. While a
+// rank computes and communicates, both run at the pace that was measured for that. It simulates
 // the program's distinct ranks (one of those with the same parts and costs) and returns the times
-// of the rank that computes longest. A collective waits for all simulated ranks; where devices
-// differ along another axis than its own, it also waits for ranks of other groups. Links keep the
-// bandwidth of the costs (play.h has links that vary).
+// of the rank that computes longest; instructions that it skips have the times of another rank. A
+// collective waits for all simulated ranks; where devices differ along another axis than its own,
+// it also waits for ranks of other groups. Links keep the bandwidth of the costs (play.h has links
+// that vary).
 Prediction simulate(const Program& program, const RankCosts& costs);
 
 }  // namespace hidup

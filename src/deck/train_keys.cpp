@@ -43,6 +43,13 @@ std::vector<Key> train_keys() {
        .fallback = "auto",
        .range = {1, kMaxMicrobatches},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->accumulate; }},
+      {.name = "train.pipeline",
+       .doc = "The order in which the stages of a pipeline work: the name of a schedule (`hidup "
+              "schedule --help`), or a CSV file with a row per stage and a cell per task, such as "
+              "1F0. The microbatches of a schedule are the groups of `train.accumulate`. auto: as "
+              "the strategy says; the strategy pipeline takes 1f1b.",
+       .fallback = "auto",
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->pipeline; }},
       {.name = "train.recompute",
        .doc = "Activations that the backward pass recomputes, so that they take no memory in "
               "between. A strategy file has its own choice, and a search may recompute more "

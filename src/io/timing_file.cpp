@@ -29,8 +29,7 @@ class TimingFile::Writer {
   Writer(const std::string& path, bool overwrite, const TimingHeader& header);
   ~Writer();
 
-  void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
-                        std::span<const double> comm_s, std::span<const double> exposed_comm_s,
+  void append_iteration(const Iteration& iteration, const RankTimes& times,
                         const ExpertLoads& loads, const EmulatedIteration& emulated);
   void append_validation(const ValidationRow& row);
   void append_timeline(std::span<const TimelineRow> rows);
@@ -50,6 +49,7 @@ class TimingFile::Writer {
   const ExpertLayers experts_;
   const bool validation_;
   const bool emulation_;
+  const bool pipeline_;
   std::optional<TimingLayout> layout_;  // empty once closed
   std::mutex rows_mutex_;               // guards the members below
   std::condition_variable_any appended_;
@@ -67,7 +67,8 @@ TimingFile::Writer::Writer(const std::string& path, bool overwrite, const Timing
     : world_size_(header.run.world_size),
       experts_(header.experts),
       validation_(header.validation),
-      emulation_(header.emulation.has_value()) {
+      emulation_(header.emulation.has_value()),
+      pipeline_(header.pipeline) {
   const auto ranks = static_cast<size_t>(world_size_);
   check(header.memory.peak_bytes.size() == ranks && header.memory.parameter_bytes.size() == ranks,
         "{}: the memory of {} and {} ranks was given, expected {}", path,
@@ -102,16 +103,14 @@ void TimingFile::Writer::check_writable() {
   check(layout_.has_value(), "the timing file was used after it was closed");
 }
 
-void TimingFile::Writer::append_iteration(const Iteration& iteration,
-                                          std::span<const double> compute_s,
-                                          std::span<const double> comm_s,
-                                          std::span<const double> exposed_comm_s,
+void TimingFile::Writer::append_iteration(const Iteration& iteration, const RankTimes& times,
                                           const ExpertLoads& loads,
                                           const EmulatedIteration& emulated) {
   const auto ranks = static_cast<size_t>(world_size_);
-  check(compute_s.size() == ranks && comm_s.size() == ranks && exposed_comm_s.size() == ranks,
-        "times of {}, {} and {} ranks were given, expected {}", compute_s.size(), comm_s.size(),
-        exposed_comm_s.size(), world_size_);
+  check(times.compute_s.size() == ranks && times.comm_s.size() == ranks &&
+            times.exposed_comm_s.size() == ranks && (!pipeline_ || times.idle_s.size() == ranks),
+        "times of {}, {}, {} and {} ranks were given, expected {}", times.compute_s.size(),
+        times.comm_s.size(), times.exposed_comm_s.size(), times.idle_s.size(), world_size_);
   const auto experts = static_cast<size_t>(experts_.layers * experts_.experts);
   check(loads.tokens.size() == experts && loads.dropped.size() == experts,
         "the tokens of {} and {} experts were given, expected {} x {}", loads.tokens.size(),
@@ -125,10 +124,15 @@ void TimingFile::Writer::append_iteration(const Iteration& iteration,
         last_step_);
   last_step_ = iteration.step;
   rows_.iterations.push_back(iteration);
-  rows_.compute_s.insert(rows_.compute_s.end(), compute_s.begin(), compute_s.end());
-  rows_.comm_s.insert(rows_.comm_s.end(), comm_s.begin(), comm_s.end());
-  rows_.exposed_comm_s.insert(rows_.exposed_comm_s.end(), exposed_comm_s.begin(),
-                              exposed_comm_s.end());
+  const auto add = [](std::vector<double>& rows, std::span<const double> values) {
+    rows.insert(rows.end(), values.begin(), values.end());
+  };
+  add(rows_.compute_s, times.compute_s);
+  add(rows_.comm_s, times.comm_s);
+  add(rows_.exposed_comm_s, times.exposed_comm_s);
+  if (pipeline_) {
+    add(rows_.idle_s, times.idle_s);
+  }
   rows_.expert_tokens.insert(rows_.expert_tokens.end(), loads.tokens.begin(), loads.tokens.end());
   rows_.expert_dropped.insert(rows_.expert_dropped.end(), loads.dropped.begin(),
                               loads.dropped.end());
@@ -246,11 +250,9 @@ TimingFile::TimingFile(const std::string& path, bool overwrite, const TimingHead
 
 TimingFile::~TimingFile() = default;
 
-void TimingFile::append_iteration(const Iteration& iteration, std::span<const double> compute_s,
-                                  std::span<const double> comm_s,
-                                  std::span<const double> exposed_comm_s, const ExpertLoads& loads,
-                                  const EmulatedIteration& emulated) {
-  writer_->append_iteration(iteration, compute_s, comm_s, exposed_comm_s, loads, emulated);
+void TimingFile::append_iteration(const Iteration& iteration, const RankTimes& times,
+                                  const ExpertLoads& loads, const EmulatedIteration& emulated) {
+  writer_->append_iteration(iteration, times, loads, emulated);
 }
 
 void TimingFile::append_validation(const ValidationRow& row) {

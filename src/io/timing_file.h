@@ -13,6 +13,7 @@
 //   /validation/{step,loss}                                                    [m]
 //   /ranks/{compute_s,comm_s,exposed_comm_s}                                   [n, world]
 //     (RunBusyTimes makes a run's printed times and overlap ratio of them)
+//   /ranks/idle_s                                                              [n, world]
 //   /ranks/{peak_bytes,parameter_bytes}                                        [world]
 //   /program/{name,kind,stream,microbatch,phase,collective,algorithm,flops,bytes}  [instructions]
 //   /program/distinct/rank                                                     [ranks]
@@ -29,6 +30,9 @@
 // and z_loss exist only where they have a weight: the routers' own losses in the step, without the
 // weight, summed over the layers. /validation exists only with validation data: the mean loss over
 // all of it after the step's update.
+//
+// idle_s exists only with a pipeline: the time in which a rank neither computed nor communicated
+// inside of its stage.
 //
 // flops and bytes are those of the first rank. /program/distinct exists only if ranks have parts of
 // unequal sizes. It describes ranks that stand for all: every other rank has the parts of one of
@@ -174,7 +178,14 @@ struct TimingHeader {
   ExpertLayers experts;
   bool validation = false;  // the run has validation data
   bool images = false;      // the data are images
+  bool pipeline = false;    // the strategy has a schedule
   std::optional<EmulationInfo> emulation;
+};
+
+// Busy times in a step, one value per rank (cost/busy.h).
+struct RankTimes {
+  std::span<const double> compute_s, comm_s, exposed_comm_s;
+  std::span<const double> idle_s = {};  // counts where the header has a pipeline
 };
 
 struct Iteration {
@@ -226,11 +237,8 @@ class TimingFile {
   // Closes the file unless close() did, and logs errors.
   ~TimingFile();
 
-  // Appends steps, which must ascend. The spans hold one value per rank: the busy times of the two
-  // streams, and the time in which only communication ran. `emulated` counts where the header has
-  // an emulation.
-  void append_iteration(const Iteration& iteration, std::span<const double> compute_s,
-                        std::span<const double> comm_s, std::span<const double> exposed_comm_s,
+  // Appends steps, which must ascend. `emulated` counts where the header has an emulation.
+  void append_iteration(const Iteration& iteration, const RankTimes& times,
                         const ExpertLoads& loads, const EmulatedIteration& emulated = {});
 
   // Appends the loss after a step; steps must ascend. Only for headers with validation data.

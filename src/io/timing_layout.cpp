@@ -49,6 +49,9 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
     write_header(header);
     write_continuation(path, header.run);
     add_columns(static_cast<hsize_t>(header.run.world_size));
+    if (header.pipeline) {
+      add_column<double>("/ranks/idle_s", "s", {static_cast<hsize_t>(header.run.world_size)});
+    }
     if (header.experts.layers > 0) {
       add_expert_columns(header.experts);
     }
@@ -254,6 +257,7 @@ void TimingLayout::write(const TimingRows& rows) {
   append("/ranks/compute_s", rows.compute_s);
   append("/ranks/comm_s", rows.comm_s);
   append("/ranks/exposed_comm_s", rows.exposed_comm_s);
+  append("/ranks/idle_s", rows.idle_s);
   append("/experts/tokens", rows.expert_tokens);
   append("/experts/dropped", rows.expert_dropped);
   append("/emulation/late_instructions", rows.late_instructions);

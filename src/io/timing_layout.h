@@ -24,6 +24,7 @@ struct TimingRows {
   std::vector<double> compute_s;  // [iterations, world], as the next two
   std::vector<double> comm_s;
   std::vector<double> exposed_comm_s;
+  std::vector<double> idle_s;          // [iterations, world]; empty without a pipeline
   std::vector<int64_t> expert_tokens;  // [iterations, layers, experts], as the next one
   std::vector<int64_t> expert_dropped;
   std::vector<double> emulation_wall_s;  // [iterations], as the next one; empty without emulation

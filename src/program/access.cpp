@@ -9,8 +9,11 @@ namespace {
 
 // Calls touch(value, instruction, reads, writes) for every operand, in list order.
 template <typename Touch>
-void for_operands(const Program& program, Touch touch) {
+void for_operands(const Program& program, const RankSteps& steps, Touch touch) {
   for (int i = 0; i < static_cast<int>(program.instructions.size()); ++i) {
+    if (!steps.runs(static_cast<size_t>(i))) {
+      continue;
+    }
     const Instruction& instruction = program.instructions[static_cast<size_t>(i)];
     for (const ValueId value : instruction.inputs) {
       touch(static_cast<size_t>(value), i, true, false);
@@ -23,19 +26,20 @@ void for_operands(const Program& program, Touch touch) {
 
 }  // namespace
 
-Accesses::Accesses(const Program& program) : starts_(program.values.size() + 1, 0) {
+Accesses::Accesses(const Program& program, const RankSteps& steps)
+    : starts_(program.values.size() + 1, 0) {
   std::array<int, kStreams> never{};
   never.fill(-1);
   last_uses_.assign(program.values.size(), never);
   std::vector<int> latest(program.values.size(), -1);  // per value: its latest instruction
-  for_operands(program, [&](size_t value, int instruction, bool, bool) {
+  for_operands(program, steps, [&](size_t value, int instruction, bool, bool) {
     starts_[value + 1] += latest[value] == instruction ? 0 : 1;
     latest[value] = instruction;
   });
   std::partial_sum(starts_.begin(), starts_.end(), starts_.begin());
   list_.resize(starts_.back());
   std::vector<size_t> ends(starts_.begin(), starts_.end() - 1);
-  for_operands(program, [&](size_t value, int instruction, bool reads, bool writes) {
+  for_operands(program, steps, [&](size_t value, int instruction, bool reads, bool writes) {
     const bool is_same =
         ends[value] > starts_[value] && list_[ends[value] - 1].instruction == instruction;
     Access& access = list_[is_same ? ends[value] - 1 : ends[value]++];
@@ -45,7 +49,7 @@ Accesses::Accesses(const Program& program) : starts_(program.values.size() + 1, 
   });
 }
 
-HappensBefore::HappensBefore(const Program& program) {
+HappensBefore::HappensBefore(const Program& program, const RankSteps& steps) {
   std::array<std::array<int, kStreams>, kStreams> now{};  // per stream: its clock
   for (auto& clock : now) {
     clock.fill(-1);
@@ -54,8 +58,9 @@ HappensBefore::HappensBefore(const Program& program) {
     const Instruction& instruction = program.instructions[static_cast<size_t>(i)];
     auto& clock = now[static_cast<size_t>(instruction.stream)];
     for (const int wait : instruction.waits) {
-      if (wait < 0 || wait >= i) {
-        continue;  // the verifier reports it
+      if (wait < 0 || wait >= i || !steps.runs(static_cast<size_t>(i)) ||
+          !steps.runs(static_cast<size_t>(wait))) {
+        continue;  // the verifier reports waits that are out of range
       }
       const auto waited = static_cast<size_t>(wait);
       for (size_t s = 0; s < kStreams; ++s) {

@@ -16,10 +16,11 @@ struct Access {
   bool writes = false;
 };
 
-// The accesses of every value, in list order.
+// The accesses of every value by the instructions that a rank runs, in list order.
 class Accesses {
  public:
-  explicit Accesses(const Program& program);
+  Accesses(const Program& program, const RankSteps& steps);
+  explicit Accesses(const Program& program) : Accesses(program, RankSteps(program)) {}
   std::span<const Access> operator[](size_t value) const {
     return std::span(list_).subspan(starts_[value], starts_[value + 1] - starts_[value]);
   }
@@ -32,12 +33,14 @@ class Accesses {
   std::vector<std::array<int, kStreams>> last_uses_;
 };
 
-// The order that streams and waits guarantee. An instruction comes after the earlier ones of its
-// stream, after those that it waits for, and after everything that these come after.
+// The order that streams and waits guarantee on a rank. An instruction comes after the earlier ones
+// of its stream, after those that it waits for, and after everything that these come after.
 class HappensBefore {
  public:
-  explicit HappensBefore(const Program& program);
-  // Returns true where instruction a is done before b starts, whatever the timing.
+  HappensBefore(const Program& program, const RankSteps& steps);
+  explicit HappensBefore(const Program& program) : HappensBefore(program, RankSteps(program)) {}
+  // Returns true where instruction a is done before b starts, whatever the timing. The rank runs
+  // both.
   bool operator()(int a, int b) const;
 
  private:

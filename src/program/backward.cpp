@@ -28,41 +28,88 @@ std::string backward_name(const Graph& graph, OpId id, const BackwardStep& step)
 // Writes the steps in the operations' records (OpcodeSpec::backward), last operation first.
 class BackwardPass {
  public:
-  BackwardPass(const LoweringInput& input, int group, const std::vector<ForwardValues>& forward,
-               Recomputation& recomputation, ParameterGradients& gradients, ProgramBuilder& builder)
+  BackwardPass(const LoweringInput& input, bool splits, const ForwardState& forward,
+               Recomputation& recomputation, ParameterGradients& gradients, BackwardState& state,
+               ProgramBuilder& builder)
       : input_(input),
         graph_(input.graph),
-        first_(group * input.strategy.microbatches),
+        splits_(splits),
         forward_(forward),
         recomputation_(recomputation),
         gradients_(gradients),
+        state_(state),
+        holders_(state.holders),
         builder_(builder) {}
 
-  void run() {
-    for (OpId op = input_.op_count() - 1; recomputation_.is_needed() && op >= 0; --op) {
-      recomputation_.plan(op, read_by(op, first_));
-    }
-    for (int m = first_; m < first_ + input_.strategy.microbatches; ++m) {
-      sums_.assign(graph_.tensors().size(), {});
-      int64_t unsent = 0;
+  void run(const TaskLists& lists) {
+    const int count = input_.strategy.microbatches;
+    const int first = lists.task.microbatch * count;
+    if (recomputation_.is_needed() && !recomputation_.is_planned()) {
       for (OpId op = input_.op_count() - 1; op >= 0; --op) {
-        TimeLimit::check();
-        const Scope scope{.phase = Phase::backward, .microbatch = m, .op = op};
-        operation(scope);
-        if (input_.is_last(m)) {
-          gradients_.complete(scope, op);
+        if (input_.chunk_of(op) == lists.task.chunk) {
+          recomputation_.plan(op, read_by(op, first));
         }
-        // A bucket ends the stage, so it need not wait for the whole pass of other microbatches.
-        unsent += gradients_.bytes_to_send(op);
-        if (unsent >= input_.options.bucket_bytes) {
-          builder_.cut(m);
-          unsent = 0;
-        }
+      }
+    }
+    for (int i = 0; i < count; ++i) {
+      BackwardState::Microbatch& microbatch = state_.microbatches[first + i];
+      sums_ = &microbatch.sums;
+      sums_->resize(graph_.tensors().size());
+      weights_ = &microbatch.weights[lists.task.chunk];
+      const Scope scope{
+          .phase = Phase::backward, .list = lists.first_list + i, .microbatch = first + i};
+      if (lists.task.pass == pipeline::Pass::weights) {
+        write_weights(scope);
+      } else {
+        write_chunk(scope, lists.task.chunk);
       }
     }
   }
 
  private:
+  void write_chunk(Scope scope, int chunk) {
+    int64_t unsent = 0;
+    for (scope.op = input_.op_count() - 1; scope.op >= 0; --scope.op) {
+      if (input_.chunk_of(scope.op) != chunk) {
+        continue;
+      }
+      TimeLimit::check();
+      operation(scope);
+      if (!splits_) {
+        gradients_.add_pass(scope);
+      }
+      // A bucket ends the stage, so it need not wait for the whole pass of other microbatches.
+      unsent += gradients_.bytes_to_send(scope.op);
+      if (unsent >= input_.options.bucket_bytes) {
+        builder_.cut(scope);
+        unsent = 0;
+      }
+    }
+  }
+
+  // Writes the steps that the backward task left. An operation without such steps only notes that
+  // its gradients are there.
+  void write_weights(Scope scope) {
+    const std::vector<WeightsStep> steps = std::exchange(*weights_, {});
+    for (size_t i = 0; i < steps.size(); ++i) {
+      scope.op = steps[i].op;
+      if (steps[i].step != nullptr) {
+        --holders_[steps[i].output_gradient];
+        instruction(scope, *steps[i].step, steps[i].output_gradient);
+      }
+      if (i + 1 == steps.size() || steps[i + 1].op != scope.op) {
+        gradients_.add_pass(scope);
+      }
+    }
+  }
+
+  // Returns true where the step makes only gradients of parameters, and a weights task follows.
+  bool is_left_for_weights(const BackwardStep& step, const Op& op) const {
+    return splits_ && std::ranges::all_of(step.gradients_of, [&](size_t i) {
+             return input_.is_parameter(op.inputs[i]);
+           });
+  }
+
   TensorId input_tensor(const Scope& scope) const {
     return graph_.op(scope.op).inputs[static_cast<size_t>(scope.input)];
   }
@@ -70,7 +117,7 @@ class BackwardPass {
     return gradient_layout(input_.rules(scope.op), static_cast<size_t>(scope.input));
   }
   std::string gradient_name(TensorId id) const { return gradients_.name(id); }
-  std::vector<GradientSum>& sums(TensorId id) { return sums_[static_cast<size_t>(id)]; }
+  std::vector<GradientSum>& sums(TensorId id) { return (*sums_)[static_cast<size_t>(id)]; }
 
   void operation(const Scope& scope) {
     const Op& op = graph_.op(scope.op);
@@ -84,9 +131,17 @@ class BackwardPass {
     if (recomputation_.is_needed()) {
       recomputation_.need(scope, read_by(scope.op, scope.microbatch), dy);
     }
+    if (splits_) {
+      weights_->push_back({scope.op, nullptr, -1});
+    }
     for (const BackwardStep& step : steps) {
       if (step.opcode && is_needed(step, graph_, op)) {
-        instruction(scope, step, dy);
+        if (is_left_for_weights(step, op)) {
+          ++holders_[dy];
+          weights_->push_back({scope.op, &step, dy});
+        } else {
+          instruction(scope, step, dy);
+        }
       } else if (!step.opcode) {
         contribute(scope.for_input(step.gradients_of[0]), dy);
       }
@@ -128,9 +183,7 @@ class BackwardPass {
     return result;
   }
 
-  const ForwardValues& forward(int microbatch) const {
-    return forward_[static_cast<size_t>(microbatch - first_)];
-  }
+  const ForwardValues& forward(int microbatch) const { return forward_.values.at(microbatch); }
 
   // Returns the forward pass's value of the operand.
   ValueId forward_value(const Scope& scope, const BackwardOperand& operand) const {
@@ -320,21 +373,23 @@ class BackwardPass {
 
   const LoweringInput& input_;
   const Graph& graph_;
-  const int first_;  // the group's first microbatch
-  const std::vector<ForwardValues>& forward_;
+  const bool splits_;
+  const ForwardState& forward_;
   Recomputation& recomputation_;
   ParameterGradients& gradients_;
+  BackwardState& state_;
+  std::map<ValueId, int>& holders_;
   ProgramBuilder& builder_;
-  std::vector<std::vector<GradientSum>> sums_;  // per activation, for the current microbatch
-  std::map<ValueId, int> holders_;              // number of sums that each value holds
+  std::vector<std::vector<GradientSum>>* sums_ = nullptr;  // of the microbatch
+  std::vector<WeightsStep>* weights_ = nullptr;            // of the microbatch and chunk
 };
 
 }  // namespace
 
-void write_backward(const LoweringInput& input, int group,
-                    const std::vector<ForwardValues>& forward, Recomputation& recomputation,
-                    ParameterGradients& gradients, ProgramBuilder& builder) {
-  BackwardPass(input, group, forward, recomputation, gradients, builder).run();
+void write_backward(const LoweringInput& input, const TaskLists& lists, bool splits,
+                    const ForwardState& forward, Recomputation& recomputation,
+                    ParameterGradients& gradients, BackwardState& state, ProgramBuilder& builder) {
+  BackwardPass(input, splits, forward, recomputation, gradients, state, builder).run(lists);
 }
 
 }  // namespace hidup

@@ -4,19 +4,16 @@
 
 namespace hidup {
 
-ProgramBuilder::ProgramBuilder(std::string name, const Mesh& mesh, int microbatches,
-                               RouteChooser choose)
-    : choose_route_(std::move(choose)), lists_(static_cast<size_t>(microbatches)) {
+ProgramBuilder::ProgramBuilder(std::string name, const Mesh& mesh, RouteChooser choose,
+                               std::optional<size_t> pipeline)
+    : choose_route_(std::move(choose)), pipeline_(pipeline) {
   program_.name = std::move(name);
   program_.mesh = with_equal_shares(mesh);
 }
 
-void ProgramBuilder::reserve(size_t values, size_t instructions) {
-  program_.values.reserve(values * lists_.size());
-  program_.instructions.reserve(instructions * lists_.size());
-  for (List& list : lists_) {
-    list.instructions.reserve(instructions);
-  }
+void ProgramBuilder::reserve(size_t values, size_t instructions, size_t microbatches) {
+  program_.values.reserve(values * microbatches);
+  program_.instructions.reserve(instructions * microbatches);
 }
 
 ValueId ProgramBuilder::add(Value value) {
@@ -38,13 +35,13 @@ Instruction& ProgramBuilder::emit(const Scope& scope, Opcode opcode, const std::
       .inputs = std::move(inputs),
       .outputs = std::move(outputs),
       .attributes = spec_of(opcode).attributes};
-  std::vector<Instruction>& list = list_of(scope.microbatch).instructions;
+  std::vector<Instruction>& list = list_of(scope).instructions;
   list.push_back(std::move(instruction));
   return list.back();
 }
 
-void ProgramBuilder::append(int microbatch, Instruction instruction) {
-  list_of(microbatch).instructions.push_back(std::move(instruction));
+void ProgramBuilder::append(const Scope& scope, Instruction instruction) {
+  list_of(scope).instructions.push_back(std::move(instruction));
 }
 
 ValueId ProgramBuilder::convert(const Scope& scope, ValueId value, DType dtype,
@@ -63,8 +60,8 @@ ValueId ProgramBuilder::convert(const Scope& scope, ValueId value, DType dtype,
   return into;
 }
 
-void ProgramBuilder::cut(int microbatch) {
-  List& list = list_of(microbatch);
+void ProgramBuilder::cut(const Scope& scope) {
+  List& list = list_of(scope);
   list.cuts.push_back(list.instructions.size());
 }
 

@@ -17,7 +17,8 @@ using ValueIds = std::vector<ValueId>;
 // The phase, microbatch and operation that an instruction belongs to.
 struct Scope {
   Phase phase = Phase::forward;
-  int microbatch = 0;   // counted through all groups; selects the list of its place in the group
+  int list = 0;         // of the builder
+  int microbatch = 0;   // counted through all groups
   bool common = false;  // the instruction belongs to no microbatch
   OpId op = -1;
   int input = -1;
@@ -31,13 +32,17 @@ struct Scope {
   }
 };
 
-// Collects a list of instructions per microbatch of a group; weave() puts them into the program.
+// Collects lists of instructions, one per microbatch of a task; weave() puts them into the program.
 class ProgramBuilder {
  public:
-  ProgramBuilder(std::string name, const Mesh& mesh, int microbatches, RouteChooser choose);
+  // `pipeline`: the axis whose ranks work in the order of a schedule.
+  ProgramBuilder(std::string name, const Mesh& mesh, RouteChooser choose,
+                 std::optional<size_t> pipeline = {});
 
-  // Reserves room for the values and instructions expected of one microbatch, so lists do not move.
-  void reserve(size_t values, size_t instructions);
+  // Reserves room for the values and instructions expected of `microbatches`.
+  void reserve(size_t values, size_t instructions, size_t microbatches);
+  // Begins so many lists, after a weave(), instead of one.
+  void begin(size_t lists) { lists_.resize(lists); }
 
   Value& value(ValueId id) { return program_.values.at(static_cast<size_t>(id)); }
   const Value& value(ValueId id) const { return program_.value(id); }
@@ -52,11 +57,11 @@ class ProgramBuilder {
   Instruction& emit(const Scope& scope, Opcode opcode, const std::string& name, ValueIds inputs,
                     ValueIds outputs);
 
-  void append(int microbatch, Instruction instruction);
-  // Returns the length of the microbatch's list, and its instructions from `first` on.
-  size_t length(int microbatch) { return list_of(microbatch).instructions.size(); }
-  std::span<Instruction> from(int microbatch, size_t first) {
-    return std::span(list_of(microbatch).instructions).subspan(first);
+  void append(const Scope& scope, Instruction instruction);
+  // Returns the length of the scope's list, and its instructions from `first` on.
+  size_t length(const Scope& scope) { return list_of(scope).instructions.size(); }
+  std::span<Instruction> from(const Scope& scope, size_t first) {
+    return std::span(list_of(scope).instructions).subspan(first);
   }
 
   // Brings values to another layout. Returns the values themselves, new ones, or `into` if given.
@@ -69,14 +74,13 @@ class ProgramBuilder {
   ValueId convert(const Scope& scope, ValueId value, DType dtype, const std::string& name,
                   ValueId into = -1);
 
-  // Ends a stage of the microbatch after the instructions written so far.
-  void cut(int microbatch);
-  // Moves the lists into the program stage by stage, in each stage one microbatch after the other,
-  // so that one computes while another communicates (duplex.cpp).
-  void weave();
+  // Ends a stage of the scope's list after the instructions written so far.
+  void cut(const Scope& scope);
+  // Moves the lists into the program stage by stage, in each stage one list after the other, so
+  // that one computes while another communicates (duplex.cpp). `slot`: Instruction::slot.
+  void weave(int slot = -1);
 
  private:
-  // The part of a pass that belongs to one microbatch.
   struct List {
     std::vector<Instruction> instructions;
     std::vector<size_t> cuts;  // rising
@@ -84,13 +88,17 @@ class ProgramBuilder {
 
   void emit_reshard(const Scope& scope, const ReshardStep& step, const std::string& name,
                     const ValueIds& inputs, ValueIds outputs);
-  List& list_of(int microbatch) { return lists_[static_cast<size_t>(microbatch) % lists_.size()]; }
+  List& list_of(const Scope& scope) { return lists_.at(static_cast<size_t>(scope.list)); }
+  // Returns true for messages between stages of the pipeline.
+  bool leaves_stage(const Scope& scope, const ReshardStep& step, const Placement& from,
+                    const Placement& to) const;
   double bytes_of(const ValueIds& values) const;
   bool one_piece(const ValueIds& values) const;
 
   Program program_;
   const RouteChooser choose_route_;
-  std::vector<List> lists_;  // per microbatch
+  const std::optional<size_t> pipeline_;
+  std::vector<List> lists_ = std::vector<List>(1);
 };
 
 }  // namespace hidup

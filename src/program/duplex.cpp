@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/check.h"
 #include "program/builder.h"
 
 namespace hidup {
@@ -58,30 +57,31 @@ std::vector<size_t> stages_of(const std::vector<Instruction>& list,
 
 }  // namespace
 
-void ProgramBuilder::weave() {
-  std::vector<std::vector<size_t>> begins;
-  for (const List& list : lists_) {
-    begins.push_back(stages_of(list.instructions, cuts_that_count(list.instructions, list.cuts)));
-  }
-  const size_t stages = begins[0].size() - 1;
-  for (size_t stage = 0; stage < stages; ++stage) {
-    for (size_t m = 0; m < lists_.size(); ++m) {
-      const size_t own = begins[m].size() - 1;
-      check(own == stages || own == 1, "microbatches with {} and {} stages", own, stages);
-      if (stage >= own) {
-        continue;
-      }
-      for (size_t i = begins[m][stage]; i < begins[m][stage + 1]; ++i) {
-        Instruction& instruction = lists_[m].instructions[i];
-        instruction.stage = static_cast<int>(stage);
-        program_.instructions.push_back(std::move(instruction));
-      }
+void ProgramBuilder::weave(int slot) {
+  struct Part {
+    size_t list, stage, begin, end, stages;
+  };
+  std::vector<Part> parts;
+  for (size_t l = 0; l < lists_.size(); ++l) {
+    const List& list = lists_[l];
+    const std::vector<size_t> begins =
+        stages_of(list.instructions, cuts_that_count(list.instructions, list.cuts));
+    for (size_t stage = 0; stage + 1 < begins.size(); ++stage) {
+      parts.push_back({l, stage, begins[stage], begins[stage + 1], begins.size() - 1});
     }
   }
-  for (List& list : lists_) {
-    list.instructions.clear();
-    list.cuts.clear();
+  // Lists of one task have equally many stages. Those of different tasks advance in proportion.
+  std::ranges::stable_sort(
+      parts, [](const Part& a, const Part& b) { return a.stage * b.stages < b.stage * a.stages; });
+  for (const Part& part : parts) {
+    for (size_t i = part.begin; i < part.end; ++i) {
+      Instruction& instruction = lists_[part.list].instructions[i];
+      instruction.stage = static_cast<int>(part.stage);
+      instruction.slot = slot;
+      program_.instructions.push_back(std::move(instruction));
+    }
   }
+  lists_.assign(1, {});
 }
 
 }  // namespace hidup

@@ -15,41 +15,43 @@ namespace {
 
 class ForwardPass {
  public:
-  ForwardPass(const LoweringInput& input, int group, Parameters& parameters, ForwardSums& sums,
+  ForwardPass(const LoweringInput& input, Parameters& parameters, ForwardState& state,
               ProgramBuilder& builder)
       : input_(input),
         graph_(input.graph),
-        first_(group * input.strategy.microbatches),
         parameters_(parameters),
-        sums_(sums),
+        state_(state),
         builder_(builder) {}
 
-  std::vector<ForwardValues> run() {
-    for (int m = first_; m < first_ + input_.strategy.microbatches; ++m) {
-      microbatches_.push_back({.copies = std::vector<ValueIds>(graph_.tensors().size()),
-                               .operands = std::vector<ValueIds>(graph_.ops().size()),
-                               .saved = std::vector<ValueIds>(graph_.ops().size())});
+  void run(const TaskLists& lists) {
+    const int count = input_.strategy.microbatches;
+    for (int i = 0; i < count; ++i) {
+      const int m = lists.task.microbatch * count + i;
+      values_ = &state_.values[m];
+      values_->copies.resize(graph_.tensors().size());
+      values_->operands.resize(graph_.ops().size());
+      values_->saved.resize(graph_.ops().size());
       for (OpId op = 0; op < input_.op_count(); ++op) {
+        if (input_.chunk_of(op) != lists.task.chunk) {
+          continue;
+        }
         TimeLimit::check();
-        const Scope scope{.phase = Phase::forward, .microbatch = m, .op = op};
+        const Scope scope{
+            .phase = Phase::forward, .list = lists.first_list + i, .microbatch = m, .op = op};
         if (parameters_.starts_bucket(op)) {  // all compute while the next bucket arrives
-          builder_.cut(m);
+          builder_.cut(scope);
           parameters_.start_buckets(scope);
         }
         operation(scope);
       }
     }
-    return std::move(microbatches_);
   }
 
  private:
-  ForwardValues& values(const Scope& scope) {
-    return microbatches_[static_cast<size_t>(scope.microbatch - first_)];
-  }
   // Returns the values of a tensor. All microbatches share those of parameters.
-  ValueIds& copies(const Scope& scope, TensorId id) {
+  ValueIds& copies(TensorId id) {
     return input_.is_parameter(id) ? parameters_.copies(id)
-                                   : values(scope).copies[static_cast<size_t>(id)];
+                                   : values_->copies[static_cast<size_t>(id)];
   }
 
   void operation(const Scope& scope) {
@@ -59,10 +61,10 @@ class ForwardPass {
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       inputs.push_back(operand(scope.for_input(i)));
     }
-    values(scope).operands[index] = inputs;
+    values_->operands[index] = inputs;
     ValueIds outputs = {output(scope, inputs)};
     const ValueIds saved = saved_values(scope);
-    values(scope).saved[index] = saved;
+    values_->saved[index] = saved;
     outputs.insert(outputs.end(), saved.begin(), saved.end());
 
     if (op.kind == OpKind::cross_entropy) {
@@ -79,7 +81,7 @@ class ForwardPass {
     if (op.kind == OpKind::route) {
       expert_load(scope, outputs[0]);
       if (input_.trains && has_backward(op)) {
-        values(scope).saved[index] = {router_sums(scope, inputs[0], outputs[0])};
+        values_->saved[index] = {router_sums(scope, inputs[0], outputs[0])};
       }
     }
   }
@@ -115,9 +117,9 @@ class ForwardPass {
   // Returns the tensor's value in that layout, else the first value that contains the layout's part
   // on every rank; -1: none. Later microbatches also find copies of parameters that the first one
   // made later, so only the first match is the value that the first microbatch used.
-  ValueId copy_in(const Scope& scope, TensorId id, const Layout& layout) {
+  ValueId copy_in(TensorId id, const Layout& layout) {
     ValueId covering = -1;
-    for (const ValueId copy : copies(scope, id)) {
+    for (const ValueId copy : copies(id)) {
       if (builder_.value(copy).layout == layout) {
         return copy;
       }
@@ -133,13 +135,13 @@ class ForwardPass {
     const auto i = static_cast<size_t>(scope.input);
     const TensorId id = graph_.op(scope.op).inputs[i];
     const Layout wanted = input_layout(input_.rules(scope.op), i);
-    if (const ValueId copy = copy_in(scope, id, wanted); copy >= 0) {
+    if (const ValueId copy = copy_in(id, wanted); copy >= 0) {
       return copy;
     }
     if (parameters_.gather(scope, id, wanted)) {
-      return copy_in(scope, id, wanted);
+      return copy_in(id, wanted);
     }
-    ValueIds& held = copies(scope, id);
+    ValueIds& held = copies(id);
     if (input_.role(id) == Tensor::Role::input) {
       held.push_back(step_input(scope, id, wanted));
       return held.back();
@@ -178,12 +180,13 @@ class ForwardPass {
   ValueId output(const Scope& scope, const ValueIds& inputs) {
     const Op& op = graph_.op(scope.op);
     const Layout layout = output_layout(input_.rules(scope.op));
-    ValueIds& held = copies(scope, op.output);
+    ValueIds& held = copies(op.output);
     const int over = overwritten_input(op.kind);
     if (overwrites(op, over) &&
         builder_.value(inputs[static_cast<size_t>(over)]).layout == layout) {
       held = {inputs[static_cast<size_t>(over)]};
-    } else if (op.output == graph_.loss() && scope.microbatch > 0 && is_everywhere(layout)) {
+    } else if (op.output == graph_.loss() && builder_.program().loss >= 0 &&
+               is_everywhere(layout)) {
       held = {builder_.program().loss};  // the loss sums up over the microbatches
     } else {
       held = {builder_.add(
@@ -198,6 +201,7 @@ class ForwardPass {
     const std::string& name = graph_.op_name(scope.op);
     builder_.value(outputs[0]).shape = {2};
     const bool sums_up = is_everywhere(builder_.value(outputs[0]).layout);
+    const bool is_first = builder_.program().loss < 0;
     if (sums_up) {
       builder_.program().loss = outputs[0];
       builder_.value(outputs[0]).role = Value::Role::result;
@@ -220,9 +224,9 @@ class ForwardPass {
     }
     Instruction& instruction = builder_.emit(scope, opcode, name, read, outputs);
     instruction.attributes = input_.loss_attributes(graph_.op(scope.op));
-    instruction.accumulate = scope.microbatch > 0 && sums_up;
+    instruction.accumulate = !is_first && sums_up;
     if (!sums_up) {
-      builder_.program().loss = add_to_first(scope, name, outputs[0], sums_.losses);
+      builder_.program().loss = add_to_first(scope, name, outputs[0], state_.losses);
     }
   }
 
@@ -237,8 +241,9 @@ class ForwardPass {
     const ValueId load = value_per_expert(scope, name, 2, routing);
     builder_.emit(scope, Opcode::expert_load, name, {routing}, {load}).attributes =
         ExpertLoadAttributes{graph_.op(scope.op).as<RouteAttributes>().capacity};
-    const ValueId first = add_to_first(scope, name, load, sums_.loads);
-    if (scope.microbatch == 0) {
+    const bool is_first = !state_.loads.contains(scope.op);
+    const ValueId first = add_to_first(scope, name, load, state_.loads);
+    if (is_first) {
       builder_.program().expert_loads.push_back(first);
     }
   }
@@ -251,8 +256,9 @@ class ForwardPass {
     const ValueId sums = value_per_expert(scope, name, 3, routing);
     builder_.emit(scope, Opcode::router_sums, name, {logits, routing}, {sums}).attributes =
         RouterSumsAttributes{op.as<RouteAttributes>().capacity, losses.counted};
-    const ValueId first = add_to_first(scope, name, sums, sums_.routers);
-    if (scope.microbatch == 0) {
+    const bool is_first = !state_.routers.contains(scope.op);
+    const ValueId first = add_to_first(scope, name, sums, state_.routers);
+    if (is_first) {
       builder_.program().router_sums.push_back({first, losses});
     }
     return first;
@@ -286,19 +292,17 @@ class ForwardPass {
 
   const LoweringInput& input_;
   const Graph& graph_;
-  const int first_;  // the group's first microbatch
   Parameters& parameters_;
-  ForwardSums& sums_;
+  ForwardState& state_;
   ProgramBuilder& builder_;
-  std::vector<ForwardValues> microbatches_;
+  ForwardValues* values_ = nullptr;  // of the microbatch
 };
 
 }  // namespace
 
-std::vector<ForwardValues> write_forward(const LoweringInput& input, int group,
-                                         Parameters& parameters, ForwardSums& sums,
-                                         ProgramBuilder& builder) {
-  return ForwardPass(input, group, parameters, sums, builder).run();
+void write_forward(const LoweringInput& input, const TaskLists& lists, Parameters& parameters,
+                   ForwardState& state, ProgramBuilder& builder) {
+  ForwardPass(input, parameters, state, builder).run(lists);
 }
 
 void reduce_results(const LoweringInput& input, ProgramBuilder& builder) {

@@ -11,13 +11,14 @@ namespace hidup {
 
 int GatheredParameters::plan(OpId op, TensorId id, const Layout& wanted) {
   const ParameterStrategy& stored = input_.stored(id);
+  const int chunk = input_.chunk_of(op);
   const bool of_a_pass = stored.residency == Residency::pass;
   if (reshards_locally(stored.storage, wanted, builder_.mesh()) || bucket_of(id, wanted) >= 0) {
     return -1;
   }
   const auto open = std::find_if(buckets_.rbegin(), buckets_.rend(), [&](const Bucket& bucket) {
     return bucket.storage == stored.storage && bucket.wanted == wanted &&
-           (bucket.step >= 0) == of_a_pass;
+           (bucket.step >= 0) == of_a_pass && (!of_a_pass || chunk_of_step(bucket.step) == chunk);
   });
   int number = static_cast<int>(buckets_.rend() - open) - 1;
   const bool begins = open == buckets_.rend() || open->bytes >= input_.options.bucket_bytes;
@@ -48,6 +49,10 @@ int GatheredParameters::bucket_of(TensorId id, const Layout& wanted) const {
   return found == bucket_of_.end() ? -1 : found->second;
 }
 
+int GatheredParameters::chunk_of_step(int step) const {
+  return input_.chunk_of(steps_[static_cast<size_t>(step)].op);
+}
+
 bool GatheredParameters::is_kept_for_a_pass(int bucket) const {
   return at(bucket).step >= 0;
 }
@@ -61,7 +66,8 @@ std::vector<GatheredParameters::Copy> GatheredParameters::gather(
     return copies;
   }
   write(scope, step, stored, copies);
-  if (step + 1 < static_cast<int>(steps_.size())) {
+  if (step + 1 < static_cast<int>(steps_.size()) &&
+      chunk_of_step(step) == chunk_of_step(step + 1)) {
     write(scope, step + 1, stored, copies);
   }
   return copies;
@@ -96,11 +102,14 @@ void GatheredParameters::write(const Scope& scope, int bucket, const std::vector
   const std::string name = gathered.parameters.size() == 1
                                ? input_.graph.tensor(gathered.parameters[0]).name
                                : fmt::format("parameters.{}", bucket);
-  const Scope of_bucket{
-      .phase = scope.phase, .microbatch = scope.microbatch, .common = true, .bucket = bucket};
-  const size_t written = builder_.length(scope.microbatch);
+  const Scope of_bucket{.phase = scope.phase,
+                        .list = scope.list,
+                        .microbatch = scope.microbatch,
+                        .common = true,
+                        .bucket = bucket};
+  const size_t written = builder_.length(scope);
   gathered.gathered = builder_.reshard(of_bucket, values, gathered.wanted, name, false);
-  for (Instruction& instruction : builder_.from(scope.microbatch, written)) {
+  for (Instruction& instruction : builder_.from(scope, written)) {
     instruction.recomputed = scope.phase == Phase::backward;
     if (instruction.stream == StreamKind::comm) {
       instruction.after_uses_of = used;

@@ -19,8 +19,8 @@ struct LoweringInput;
 // Parameters that are gathered together, bucket by bucket, in the order in which a pass uses them.
 // The communication stream runs ahead, so that the next bucket arrives while one is used. With
 // residency Residency::step it runs ahead without limit. With Residency::pass it is one step ahead:
-// while the buckets that begin with one operation are used, the next operation's arrive, after the
-// last uses of those before.
+// while the buckets that begin with one operation are used, those of the next one of the same chunk
+// arrive, after the last uses of those before.
 class GatheredParameters {
  public:
   GatheredParameters(const LoweringInput& input, ProgramBuilder& builder)
@@ -62,6 +62,7 @@ class GatheredParameters {
   };
 
   void add_to_step(OpId op, int bucket);
+  int chunk_of_step(int step) const;
   // Gathers the step's missing buckets, after the uses of the step before the last.
   void write(const Scope& scope, int step, const std::vector<ValueIds>& stored,
              std::vector<Copy>& copies);

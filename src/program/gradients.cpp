@@ -29,6 +29,7 @@ void ParameterGradients::collect_sums() {
       }
       Gradient& gradient = gradients_[id];
       gradient.completed_by = op;
+      gradient.missing += input_.microbatches();
       const Layout layout = gradient_layout(input_.rules(op), i);
       if (std::ranges::find(gradient.sums, layout, &GradientSum::layout) == gradient.sums.end()) {
         gradient.sums.push_back({layout});
@@ -104,13 +105,20 @@ GradientSum& ParameterGradients::sum(OpId op, size_t input) {
                             &GradientSum::layout);
 }
 
-void ParameterGradients::complete(const Scope& scope, OpId op) {
-  for (const TensorId id : completed_by(op)) {
+void ParameterGradients::add_pass(const Scope& scope) {
+  const Op& op = input_.graph.op(scope.op);
+  Bucket complete;
+  for (const TensorId id : op.inputs) {
+    if (input_.is_parameter(id) && has_backward(op) && --gradients_.at(id).missing == 0) {
+      complete.push_back(id);
+    }
+  }
+  for (const TensorId id : complete) {
     Group& group = groups_[gradients_.at(id).group];
     group.complete.push_back(id);
     group.complete_bytes += bytes(id);
   }
-  if (!input_.strategy.defer_gradients) {
+  if (!complete.empty() && !input_.strategy.defer_gradients) {
     close(scope, input_.options.bucket_bytes);
   }
 }
@@ -127,18 +135,35 @@ int64_t ParameterGradients::bytes_to_send(OpId op) const {
 void ParameterGradients::close(const Scope& scope, int64_t least) {
   for (Group& group : groups_) {
     if (!group.complete.empty() && group.complete_bytes >= least) {
-      close_bucket(scope, group);
+      close_buckets(scope, group);
     }
   }
 }
 
-void ParameterGradients::close_bucket(const Scope& scope, Group& group) {
-  const Bucket bucket = std::exchange(group.complete, {});
+// Weights passes of several chunks may complete gradients in another order than that in memory.
+void ParameterGradients::close_buckets(const Scope& scope, Group& group) {
+  std::vector<size_t> places;  // among the group's members
+  for (const TensorId id : std::exchange(group.complete, {})) {
+    const auto at = std::ranges::find(group.members, id);
+    places.push_back(static_cast<size_t>(at - group.members.begin()));
+  }
   group.complete_bytes = 0;
+  std::ranges::sort(places);
+  Bucket bucket;
+  for (size_t i = 0; i < places.size(); ++i) {
+    bucket.push_back(group.members[places[i]]);
+    if (i + 1 == places.size() || places[i + 1] != places[i] + 1) {
+      send_bucket(scope, group, std::exchange(bucket, {}));
+    }
+  }
+}
+
+void ParameterGradients::send_bucket(const Scope& scope, Group& group, const Bucket& bucket) {
   const std::string name = fmt::format("gradients.{}", buckets_);
   const DType sent_as = input_.options.gradients_as;
   const Scope of_bucket{
       .phase = scope.phase,
+      .list = scope.list,
       .microbatch = scope.microbatch,
       .common = true,
       .bucket = buckets_++,

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "graph/operation.h"
 #include "program/lowering.h"
 
@@ -30,6 +32,12 @@ InferenceModel without_training(const Graph& graph, const Strategy& strategy) {
     now.push_back(model.graph.add_op(op.kind, tensor.name, inputs, op.attributes));
     model.strategy.ops.push_back(strategy.ops[static_cast<size_t>(tensor.producer)]);
     model.original_ops.push_back(tensor.producer);
+  }
+  if (model.strategy.schedule) {  // a cut at an operation that is gone is at the next one
+    for (OpId& cut : model.strategy.schedule->cuts) {
+      const auto next = std::ranges::lower_bound(model.original_ops, cut);
+      cut = static_cast<OpId>(next - model.original_ops.begin());
+    }
   }
   for (ParameterStrategy& parameter : model.strategy.parameters) {
     parameter.tensor = now[static_cast<size_t>(parameter.tensor)];

@@ -68,9 +68,10 @@ struct ForwardOptions {
 Program lower_forward(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
                       const ForwardOptions& forward = {});
 
-// Sets Instruction::waits: every instruction waits for those of the other stream that it depends
-// on, unless an earlier wait already covers them.
-void insert_waits(Program& program);
+// Sets Instruction::waits: on each rank, every instruction waits for those of other streams that it
+// depends on, unless an earlier wait already covers them. `also`: per instruction, earlier ones
+// that it waits for besides; empty: none.
+void insert_waits(Program& program, const std::vector<std::vector<int>>& also = {});
 
 // Sets Instruction::beside_messages by streams and waits.
 void mark_beside_messages(Program& program);

@@ -31,6 +31,7 @@ LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const L
       strategy(without_lone_ranks(model, chosen)),
       options(how),
       trains(training),
+      stages(stages_of(model, chosen)),
       consumers(model.tensors().size()),
       wanted(model.tensors().size()),
       storage(model.tensors().size()) {

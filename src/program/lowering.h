@@ -9,6 +9,7 @@
 #include "program/builder.h"
 #include "program/gathered.h"
 #include "program/lower.h"
+#include "sharding/stages.h"
 
 namespace hidup {
 
@@ -21,6 +22,7 @@ struct LoweringInput {
   const Strategy strategy;
   const LoweringOptions& options;
   const bool trains;                        // backward pass and update follow the forward pass
+  const Stages stages;                      // of a pipeline
   std::vector<int> consumers;               // number, per tensor
   std::vector<std::vector<Layout>> wanted;  // per tensor: the layouts that its consumers want
   std::vector<const ParameterStrategy*> storage;  // per tensor; null: no parameter
@@ -32,7 +34,7 @@ struct LoweringInput {
   int consumers_of(TensorId id) const { return consumers[static_cast<size_t>(id)]; }
   const ParameterStrategy& stored(TensorId id) const { return *storage[static_cast<size_t>(id)]; }
   int microbatches() const { return strategy.microbatches * strategy.accumulate; }  // in all groups
-  bool is_last(int microbatch) const { return microbatch + 1 == microbatches(); }
+  int chunk_of(OpId op) const { return stages.chunk_of[static_cast<size_t>(op)]; }
   // Returns true where the backward pass recomputes the operation's output.
   bool recomputes(OpId op) const {
     return trains && rules(op).recompute && can_recompute(graph, op);
@@ -96,6 +98,12 @@ class Parameters {
   std::vector<std::vector<int>> starts_;  // per operation: the buckets that begin with it
 };
 
+// A pass of the microbatches of a group, over the operations of a chunk.
+struct TaskLists {
+  pipeline::Task task;
+  int first_list = 0;  // of the builder; one for every microbatch of the group
+};
+
 // The values that a microbatch's forward pass leaves to its backward pass.
 struct ForwardValues {
   std::vector<ValueIds> copies;    // per tensor: one per layout, first the one its operation wrote
@@ -103,14 +111,14 @@ struct ForwardValues {
   std::vector<ValueIds> saved;     // per operation: the values saved for its backward pass; for a
                                    // routing, the sums for its losses
 };
-// Results that are sums over all microbatches, per operation: the values of the first microbatch.
-struct ForwardSums {
+struct ForwardState {
+  std::map<int, ForwardValues> values;  // by microbatch
+  // Results that are sums over all microbatches, per operation: the values of the first microbatch.
   std::map<OpId, ValueId> loads, routers, losses;
 };
-// Writes the forward passes of the group's microbatches; returns the values per microbatch.
-std::vector<ForwardValues> write_forward(const LoweringInput& input, int group,
-                                         Parameters& parameters, ForwardSums& sums,
-                                         ProgramBuilder& builder);
+// Writes a forward task.
+void write_forward(const LoweringInput& input, const TaskLists& lists, Parameters& parameters,
+                   ForwardState& state, ProgramBuilder& builder);
 // Sums the results for the host over all ranks. The backward pass needs only the routers' sums.
 void reduce_results(const LoweringInput& input, ProgramBuilder& builder);
 // Sets Program::logits to the loss's input.
@@ -157,10 +165,11 @@ class ParameterGradients {
   // Returns the place where the operation writes or adds its contribution to an input's gradient.
   Target target(OpId op, size_t input);
   bool has_summand(OpId op, size_t input) { return sum(op, input).written; }
-  // Returns the parameters whose gradients are complete after the operation in the last microbatch.
+  // Returns the parameters whose gradients the operation is the last to add to in a backward pass.
   Bucket completed_by(OpId op) const;
-  // Sends the gradients that the operation completes as soon as they fill a bucket.
-  void complete(const Scope& scope, OpId op);
+  // Notes that the operation added to its gradients in one microbatch. Sends those that are
+  // complete with it as soon as they fill a bucket.
+  void add_pass(const Scope& scope);
   // Sends the complete gradients of every group that has at least `least` bytes of them.
   void close(const Scope& scope, int64_t least);
   // Returns the global bytes of the gradients that the operation completes and that are sent.
@@ -177,6 +186,7 @@ class ParameterGradients {
     ValueId total = -1;
     std::vector<GradientSum> sums;
     OpId completed_by = -1;  // the last operation of the backward pass that adds to the gradient
+    int missing = 0;         // operations and microbatches that have not added yet
     size_t group = 0;
   };
 
@@ -184,7 +194,9 @@ class ParameterGradients {
   void collect_sums();
   void make_groups();
   void add_values(const Parameters& parameters, const Group& group);
-  void close_bucket(const Scope& scope, Group& group);
+  // Sends the complete gradients in one bucket for each piece of memory.
+  void close_buckets(const Scope& scope, Group& group);
+  void send_bucket(const Scope& scope, Group& group, const Bucket& bucket);
   int64_t bytes(TensorId id) const;
   // Returns, per value, true for a sum that is freed once it has been sent.
   std::vector<bool> transient_sums() const;
@@ -196,11 +208,27 @@ class ParameterGradients {
   int buckets_ = 0;
 };
 
+// A step of an operation's backward pass that a weights pass does, and the gradient that it reads.
+struct WeightsStep {
+  OpId op;
+  const BackwardStep* step;
+  ValueId output_gradient;
+};
+
+struct BackwardState {
+  struct Microbatch {
+    std::vector<std::vector<GradientSum>> sums;       // per activation
+    std::map<int, std::vector<WeightsStep>> weights;  // by chunk
+  };
+  std::map<int, Microbatch> microbatches;
+  // Number of sums and of steps to come that hold each value, so that nothing overwrites it.
+  std::map<ValueId, int> holders;
+};
 class Recomputation;
-// Writes the backward passes of the same group's microbatches.
-void write_backward(const LoweringInput& input, int group,
-                    const std::vector<ForwardValues>& forward, Recomputation& recomputation,
-                    ParameterGradients& gradients, ProgramBuilder& builder);
+// Writes a backward or weights task. `splits`: a weights task follows the backward task.
+void write_backward(const LoweringInput& input, const TaskLists& lists, bool splits,
+                    const ForwardState& forward, Recomputation& recomputation,
+                    ParameterGradients& gradients, BackwardState& state, ProgramBuilder& builder);
 
 void write_update(const LoweringInput& input, const Parameters& parameters,
                   const ParameterGradients& gradients, ProgramBuilder& builder);

@@ -27,7 +27,8 @@ bool is_stored(const Value& value) {
 // Lifetimes of values, in moments. A moment of a stream is one of its instructions, from 0.
 class Lifetimes {
  public:
-  explicit Lifetimes(const Program& program) : program_(program), accesses_(program) {
+  Lifetimes(const Program& program, const RankSteps& steps)
+      : program_(program), accesses_(program, steps) {
     const auto count = static_cast<int>(program.instructions.size());
     moments_.reserve(program.instructions.size() + 1);
     std::array<size_t, kStreams> now{};
@@ -37,7 +38,7 @@ class Lifetimes {
       ++now[stream_of(i)];
     }
     moments_.push_back(now);
-    find_done();
+    find_done(HappensBefore(program, steps));
   }
 
   size_t moments(size_t stream) const { return order_[stream].size(); }
@@ -66,8 +67,7 @@ class Lifetimes {
 
  private:
   // Both rise along a stream: the instructions, and the moments before which they are done.
-  void find_done() {
-    const HappensBefore before(program_);
+  void find_done(const HappensBefore& before) {
     done_.resize(instructions());
     for (size_t stream = 0; stream < kStreams; ++stream) {
       for (const std::vector<int>& others : order_) {
@@ -93,7 +93,10 @@ class Lifetimes {
 class Planner {
  public:
   Planner(const Program& program, int64_t rank)
-      : program_(program), lifetimes_(program), born_(program.instructions.size()) {
+      : program_(program),
+        lifetimes_(program, RankSteps(program, rank)),
+        born_(program.instructions.size()) {
+    plan_.rank = rank;
     plan_.offsets.assign(program.values.size(), 0);
     plan_.sizes.reserve(program.values.size());
     for (size_t v = 0; v < program.values.size(); ++v) {

@@ -15,7 +15,8 @@ namespace hidup {
 struct MemoryPlan {
   std::vector<int64_t> offsets;  // bytes, per value
   std::vector<int64_t> sizes;    // bytes of this rank's part, per value
-  int64_t bytes = 0;             // size of the whole arena
+  int64_t rank = 0;
+  int64_t bytes = 0;  // size of the whole arena
   int64_t parameter_bytes = 0;
   int64_t gradient_bytes = 0;
   int64_t optimizer_bytes = 0;

@@ -16,7 +16,9 @@ constexpr int64_t ceil_div(int64_t a, int64_t b) {
 }  // namespace
 
 std::string_view name_of(StreamKind stream) {
-  return stream == StreamKind::compute ? "compute" : "comm";
+  static constexpr std::array<std::string_view, kStreams> kNames = {"compute", "comm", "down",
+                                                                    "up"};
+  return kNames.at(static_cast<size_t>(stream));
 }
 
 std::string_view name_of(Phase phase) {
@@ -254,6 +256,15 @@ bool skips(const Program& program, const Instruction& instruction, int64_t rank)
     layout[static_cast<size_t>(inner)] = Placement::replicate();
   }
   return !lies_on(layout, program.mesh, rank, instruction.axis);
+}
+
+RankSteps::RankSteps(const Program& program, int64_t rank) : RankSteps(program) {
+  if (!has_unequal_parts(program)) {
+    return;
+  }
+  for (size_t i = 0; i < runs_.size(); ++i) {
+    runs_[i] = !skips(program, program.instructions[i], rank);
+  }
 }
 
 bool is_hierarchical(const Instruction& instruction) {

@@ -4,11 +4,12 @@
 // differ. A program is plain data. It is printed (print.h), laid out in memory (memory.h) and
 // verified (verify.h) before the first step.
 //
-// A rank skips an instruction of which it has no part (skips()), and the ranks concerned do a
-// collective (Instruction::group). Events and waits stay, so the order of all others does. An
+// A rank skips an instruction of which it has no part (skips()), with its waits, and no instruction
+// waits there for a skipped one. The ranks concerned do a collective (Instruction::group). An
 // instruction knows its operation, its input, its bucket, its microbatch and its stage.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -23,8 +24,16 @@
 
 namespace hidup {
 
-enum class StreamKind { compute, comm };
-inline constexpr int kStreams = 2;
+// Each rank has one stream that computes, and others that communicate: `down` carries values of the
+// forward pass between the stages of a pipeline, `up` gradients, and `comm` everything else. So a
+// message that waits for another stage holds up nothing else.
+enum class StreamKind { compute, comm, down, up };
+inline constexpr int kStreams = 4;
+inline constexpr std::array<StreamKind, kStreams> kAllStreams = {
+    StreamKind::compute, StreamKind::comm, StreamKind::down, StreamKind::up};
+inline bool communicates(StreamKind stream) {
+  return stream != StreamKind::compute;
+}
 
 enum class Phase { forward, backward, update };
 
@@ -75,7 +84,10 @@ struct Instruction {
   Phase phase = Phase::forward;
   int microbatch = -1;  // counted through all groups (Strategy::accumulate); -1: none
   int stage = 0;        // counted from the start of the pass (duplex.cpp)
-  int axis = -1;        // mesh axis of an instruction that changes a layout
+  // Number of the slot in the order of a pipeline's slots (sharding/stages.h), or of the pass; -1:
+  // none.
+  int slot = -1;
+  int axis = -1;  // mesh axis of an instruction that changes a layout
   // Further axes of a joint collective, outermost first (ReshardStep::inner).
   std::vector<int> inner_axes = {};
   bool flat = false;  // ReshardStep::flat
@@ -101,8 +113,8 @@ struct Instruction {
   bool accumulate = false;  // adds to its outputs instead of overwriting them; see adds_to()
   std::string purpose;      // for dropout: names its stream of random numbers
   InstructionAttributes attributes;  // of the kind in the opcode's record
-  // Instructions of the other stream that must be done first. The other stream records an event
-  // after each, and this instruction waits for the events.
+  // Instructions of other streams that must be done first. These streams record an event after
+  // each, and this instruction waits for the events of those that the rank runs.
   std::vector<int> waits;
   bool beside_messages = false;  // for computation: a collective may run at the same time
   double flops = 0.0;            // on rank 0
@@ -176,9 +188,32 @@ std::vector<int64_t> distinct_ranks(const Program& program);
 std::vector<int64_t> distinct_ranks(const Mesh& mesh);
 
 // Returns true where the rank leaves the instruction out: a collective that does not concern the
-// rank, or another instruction whose outputs have no part there. The rank still keeps the
-// instruction's waits and events, so the order of all other instructions holds.
+// rank, or another instruction whose outputs have no part there.
 bool skips(const Program& program, const Instruction& instruction, int64_t rank);
+
+// Tells which instructions a rank runs, and for which of them it waits.
+class RankSteps {
+ public:
+  RankSteps(const Program& program, int64_t rank);
+  // Makes the steps of a rank that runs everything.
+  explicit RankSteps(const Program& program) : runs_(program.instructions.size(), true) {}
+
+  bool runs(size_t instruction) const { return runs_[instruction]; }
+  // Calls wait(i) for the instructions that the instruction waits for on this rank.
+  template <typename Wait>
+  void for_waits(const Instruction& instruction, Wait wait) const {
+    for (const int other : instruction.waits) {
+      if (runs_[static_cast<size_t>(other)]) {
+        wait(other);
+      }
+    }
+  }
+
+  bool operator==(const RankSteps&) const = default;
+
+ private:
+  std::vector<bool> runs_;  // per instruction
+};
 
 // Returns true for a joint collective made of collectives along fewer axes.
 bool is_hierarchical(const Instruction& instruction);

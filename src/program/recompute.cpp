@@ -34,15 +34,15 @@ bool frees_early(const LoweringInput& input) {
 }  // namespace
 
 Recomputation::Recomputation(const LoweringInput& input, const Parameters& parameters,
-                             const std::vector<ForwardValues>& forward, ProgramBuilder& builder,
-                             size_t first)
+                             const pipeline::Task& task, const ForwardState& forward,
+                             ProgramBuilder& builder, size_t first)
     : input_(input),
       parameters_(parameters),
       builder_(builder),
       first_(first),
       is_needed_(frees_early(input)),
       gathered_(input, builder),
-      started_(forward.size()) {
+      started_(static_cast<size_t>(input.strategy.microbatches)) {
   if (!is_needed_) {
     return;
   }
@@ -51,12 +51,20 @@ Recomputation::Recomputation(const LoweringInput& input, const Parameters& param
   writers_.resize(values);
   now_.resize(values, -1);
   planned_.resize(builder.program().instructions.size() - first);
-  written_.resize(forward.size(), planned_);
-  find_what_stays(forward);
+  written_.resize(started_.size(), planned_);
+  std::vector<const ForwardValues*> values_of_task;
+  for (int i = 0; i < input.strategy.microbatches; ++i) {
+    values_of_task.push_back(&forward.values.at(task.microbatch * input.strategy.microbatches + i));
+  }
+  find_what_stays(values_of_task);
+  if (task.chunk + 1 == input.stages.pipeline.chunks()) {
+    keep_last_parameters(values_of_task);
+  }
   find_writers();
+  keep_unrounded_gelus();
 }
 
-void Recomputation::find_what_stays(const std::vector<ForwardValues>& forward) {
+void Recomputation::find_what_stays(const std::vector<const ForwardValues*>& forward) {
   for (const Value& value : builder_.program().values) {
     kept_.push_back(value.persistent());
   }
@@ -65,16 +73,14 @@ void Recomputation::find_what_stays(const std::vector<ForwardValues>& forward) {
       keep_parameter(id, parameters_.copies(id));
     }
   }
-  for (const ForwardValues& values : forward) {
+  for (const ForwardValues* values : forward) {
     for (OpId op = 0; op < input_.op_count(); ++op) {
       if (!input_.recomputes(op)) {
-        keep(values.copies[static_cast<size_t>(input_.graph.op(op).output)]);
-        keep(values.saved[static_cast<size_t>(op)]);
+        keep(values->copies[static_cast<size_t>(input_.graph.op(op).output)]);
+        keep(values->saved[static_cast<size_t>(op)]);
       }
     }
   }
-  keep_last_parameters(forward);
-  keep_unrounded_gelus();
 }
 
 void Recomputation::keep(const ValueIds& values) {
@@ -97,14 +103,15 @@ void Recomputation::keep_parameter(TensorId id, const ValueIds& copies) {
   }
 }
 
-void Recomputation::keep_last_parameters(const std::vector<ForwardValues>& forward) {
+void Recomputation::keep_last_parameters(const std::vector<const ForwardValues*>& forward) {
   bool found = false;
   for (OpId id = input_.op_count() - 1; id >= 0 && !found; --id) {
     const Op& op = input_.graph.op(id);
     for (size_t i = 0; i < op.inputs.size(); ++i) {
-      for (const ForwardValues& values : forward) {
-        const ValueId read = values.operands[static_cast<size_t>(id)][i];
-        if (is_gathered(read) && input_.needs_input(op, i)) {
+      for (const ForwardValues* values : forward) {
+        const ValueIds& operands = values->operands[static_cast<size_t>(id)];
+        const ValueId read = i < operands.size() ? operands[i] : -1;  // -1: a later chunk's
+        if (read >= 0 && is_gathered(read) && input_.needs_input(op, i)) {
           gathered_of_[index(read)].first = -1;
           kept_[index(read)] = true;
           found = true;
@@ -126,9 +133,19 @@ void Recomputation::keep_unrounded_gelus() {
 
 void Recomputation::find_writers() {
   for (int place = 0; place < static_cast<int>(planned_.size()); ++place) {
-    for (const ValueId output : forward(place).outputs) {
+    const Instruction& writer = forward(place);
+    for (const ValueId output : writer.outputs) {
+      // A value of another task that this one changes in place cannot be made again.
+      const bool changes = writers_[index(output)].empty() &&
+                           std::ranges::find(writer.inputs, output) != writer.inputs.end();
+      if (changes || writer.stream == StreamKind::down) {
+        kept_[index(output)] = true;
+      }
       writers_[index(output)].push_back(place);
     }
+  }
+  for (size_t value = 0; value < writers_.size(); ++value) {
+    kept_[value] = kept_[value] || writers_[value].empty();
   }
 }
 
@@ -170,6 +187,7 @@ std::vector<int> Recomputation::missing(ValueId value, const std::vector<bool>& 
 }
 
 void Recomputation::plan(OpId op, const ValueIds& values) {
+  is_planned_ = true;
   const auto plan_gather = [&](ValueId value) {
     if (is_gathered(value)) {
       const auto& [id, wanted] = gathered_of_[index(value)];
@@ -226,7 +244,7 @@ void Recomputation::write(const Scope& scope, int place, ValueId since) {
   if (repeated.stream == StreamKind::comm && since >= 0) {
     repeated.after_uses_of = {since};
   }
-  builder_.append(scope.microbatch, std::move(repeated));
+  builder_.append(scope, std::move(repeated));
 }
 
 // A recomputed value that stays in memory anyway goes to a new value that nobody reads.
@@ -256,7 +274,7 @@ void Recomputation::gather(const Scope& scope, ValueId value) {
   started.resize(std::max(started.size(), static_cast<size_t>(bucket) + 1));
   if (!started[static_cast<size_t>(bucket)]) {
     started[static_cast<size_t>(bucket)] = true;
-    builder_.cut(scope.microbatch);  // all microbatches compute while the next bucket arrives
+    builder_.cut(scope);  // all microbatches compute while the next bucket arrives
     gathered_.gather(scope, bucket, parameters_.all());
   }
 }

@@ -19,13 +19,16 @@ namespace hidup {
 // same bits, and the messages are the same.
 class Recomputation {
  public:
-  // `first`: the first of the program's instructions that belongs to the forward pass, which ends
-  // the program. `forward`: the values that the pass left, per microbatch.
+  // `task`: the forward task; `first`: the first of its instructions, which end the program.
+  // `forward`: the values that the forward passes so far left.
   Recomputation(const LoweringInput& input, const Parameters& parameters,
-                const std::vector<ForwardValues>& forward, ProgramBuilder& builder, size_t first);
+                const pipeline::Task& task, const ForwardState& forward, ProgramBuilder& builder,
+                size_t first);
 
   // Returns true where some value is freed after the pass. Otherwise need() has nothing to do.
   bool is_needed() const { return is_needed_; }
+  // Returns true after the first plan().
+  bool is_planned() const { return is_planned_; }
   // Notes, after all earlier notes, that the operation's backward pass in the first microbatch
   // reads the values, and so plans the gathers. Precedes the first need().
   void plan(OpId op, const ValueIds& values);
@@ -41,15 +44,17 @@ class Recomputation {
   const Instruction& forward(int place) const {
     return builder_.program().instructions[first_ + static_cast<size_t>(place)];
   }
-  void find_what_stays(const std::vector<ForwardValues>& forward);
+  void find_what_stays(const std::vector<const ForwardValues*>& forward);
   void keep(const ValueIds& values);
   void keep_parameter(TensorId id, const ValueIds& copies);
   // Leaves in memory the parameters of the last operation whose backward pass reads gathered ones.
   // This backward pass is the first to read any, so nothing would be freed between the passes.
-  void keep_last_parameters(const std::vector<ForwardValues>& forward);
+  void keep_last_parameters(const std::vector<const ForwardValues*>& forward);
   // Leaves in memory the output of a fused 16-bit GELU whose input stays. The fused GELU reads the
   // product before rounding, so a recomputation from the rounded input would differ.
   void keep_unrounded_gelus();
+  // Finds the writers of values. Keeps values that the task reads from other tasks, and those that
+  // other stages sent.
   void find_writers();
   // Returns the places of the instructions to repeat for the value, rising.
   std::vector<int> missing(ValueId value, const std::vector<bool>& written) const;
@@ -67,6 +72,7 @@ class Recomputation {
   ProgramBuilder& builder_;
   const size_t first_;
   const bool is_needed_;  // otherwise all values stay in memory
+  bool is_planned_ = false;
   GatheredParameters gathered_;
   // Per value of the forward pass:
   std::vector<bool> kept_;

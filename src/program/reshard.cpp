@@ -159,6 +159,12 @@ double ProgramBuilder::bytes_of(const ValueIds& values) const {
   return bytes;
 }
 
+bool ProgramBuilder::leaves_stage(const Scope& scope, const ReshardStep& step,
+                                  const Placement& from, const Placement& to) const {
+  return pipeline_ && step.axis == *pipeline_ && !scope.common && from.share != to.share &&
+         !from.share.is_equal() && !to.share.is_equal();
+}
+
 // Messages go through buffers unless the values have them in sending order.
 void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
                                   const std::string& name, const ValueIds& inputs,
@@ -195,6 +201,9 @@ void ProgramBuilder::emit_reshard(const Scope& scope, const ReshardStep& step,
     outputs.push_back(add(std::move(receive)));
   }
   Instruction& instruction = emit(scope, opcode, name, inputs, outputs);
+  if (!collective_of(opcode).empty() && leaves_stage(scope, step, from, to)) {
+    instruction.stream = scope.phase == Phase::forward ? StreamKind::down : StreamKind::up;
+  }
   instruction.axis = like.axis;
   instruction.inner_axes = like.inner_axes;
   instruction.flat = like.flat;

@@ -21,7 +21,12 @@ namespace {
 class Verifier {
  public:
   Verifier(const Program& program, const MemoryPlan& plan)
-      : program_(program), plan_(plan), accesses_(program), before_(program) {}
+      : program_(program),
+        plan_(plan),
+        all_accesses_(program),
+        steps_(program, plan.rank),
+        accesses_(program, steps_),
+        before_(program, steps_) {}
 
   void run() const {
     verify_parts(program_);
@@ -55,6 +60,9 @@ class Verifier {
   void check_after_uses() const {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
       for (const ValueId value : instruction(i).after_uses_of) {
+        if (!steps_.runs(static_cast<size_t>(i))) {
+          continue;
+        }
         for (const Access& access : accesses_[static_cast<size_t>(value)]) {
           check(access.instruction >= i || before_(access.instruction, i),
                 "{} comes after uses of {}, and nothing orders {} before it", describe(i),
@@ -69,7 +77,9 @@ class Verifier {
     const bool kept = value.role == Value::Role::parameter ||
                       value.role == Value::Role::optimizer_state ||
                       value.role == Value::Role::input;
-    if (!kept && !accesses_[v].empty()) {
+    const bool is_here =
+        !value.holds.empty() || program_.lies_on(static_cast<ValueId>(v), plan_.rank);
+    if (!kept && is_here && !accesses_[v].empty()) {
       const Access& first = accesses_[v].front();
       if (!first.writes || first.reads) {
         fail(ExitCode::internal, "{} reads {} before anything writes it",
@@ -87,7 +97,7 @@ class Verifier {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
       verify_operands(program_, instruction(i));
       const bool collective = !collective_of(instruction(i).opcode).empty();
-      if (collective != (instruction(i).stream == StreamKind::comm)) {
+      if (collective != communicates(instruction(i).stream)) {
         fail(ExitCode::internal, "{} is on the wrong stream", describe(i));
       }
       if (is_reshard(instruction(i).opcode)) {
@@ -185,7 +195,7 @@ class Verifier {
   std::vector<Placement> placements(ValueId id, size_t axis) const {
     const Placement placement = program_.value(id).layout[axis];
     const bool summed =
-        std::ranges::any_of(accesses_[static_cast<size_t>(id)], [&](const Access& access) {
+        std::ranges::any_of(all_accesses_[static_cast<size_t>(id)], [&](const Access& access) {
           const Instruction& user = instruction(access.instruction);
           return user.opcode == Opcode::all_reduce && access.reads && access.writes &&
                  works_along(user, axis);
@@ -197,6 +207,8 @@ class Verifier {
 
   const Program& program_;
   const MemoryPlan& plan_;
+  Accesses all_accesses_;  // of all ranks
+  RankSteps steps_;        // of the plan's rank, as all below
   Accesses accesses_;
   HappensBefore before_;
 };

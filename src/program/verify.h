@@ -10,8 +10,9 @@
 
 namespace hidup {
 
-// Throws Error(internal) naming the instructions and values unless
-// - every wait is for an earlier instruction of the other stream, so streams cannot wait for each
+// `plan`: of one rank, whose order of instructions is proven. Throws Error(internal) naming the
+// instructions and values unless
+// - every wait is for an earlier instruction of another stream, so streams cannot wait for each
 //   other in a circle;
 // - every read follows a write of the same step, except for parameters, optimizer state and inputs;
 // - two accesses of overlapping memory, one of them a write, happen in the order of the list,
@@ -22,7 +23,7 @@ namespace hidup {
 //   value lies inside the arena;
 // - instructions that change layouts follow the placements of their values; values that one
 //   instruction works on as one piece of memory (OpcodeSpec::one_piece) are contiguous; collectives
-//   run on the communication stream;
+//   run on the communication streams;
 // - every instruction has the operands that its opcode takes, with padded rows only where the
 //   opcode takes them (verify_operands.h);
 // - every distinct rank has a part of all values that it works on, and exactly the concerned ranks

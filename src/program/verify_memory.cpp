@@ -24,7 +24,9 @@ class MemoryCheck {
     // First use (-1 for persistent values) and value.
     std::vector<std::pair<int, size_t>> order;
     for (size_t v = 0; v < program_.values.size(); ++v) {
-      check_own_accesses(v);
+      if (plan_.sizes[v] > 0) {
+        check_own_accesses(v);
+      }
       if (program_.values[v].persistent()) {
         order.emplace_back(-1, v);
       } else if (!accesses_[v].empty()) {

@@ -1,7 +1,11 @@
 // Launches that change layouts: local copies, and collectives with their messages.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/hierarchy.h"
@@ -16,7 +20,8 @@ Communicator& group_along(const Operands& at) {
   if (instruction.flat) {
     return at.binding().groups.along(axes_of_group(instruction));
   }
-  return at.binding().groups.group(static_cast<size_t>(instruction.axis), instruction.group);
+  return at.binding().groups.group(static_cast<size_t>(instruction.axis), instruction.group,
+                                   instruction.stream);
 }
 
 std::vector<Communicator*> groups_inside(const Operands& at) {
@@ -225,7 +230,11 @@ Launch move(const Operands& at) {
     }
   }
   const std::byte* send = buffered ? to_send : input(at, 0);
-  return [=, &group, dtype = dtype_of(at), name = instruction.name](Stream& stream) {
+  std::string moved = instruction.name;
+  if (instruction.microbatch >= 0) {
+    moved += fmt::format(", microbatch {}", instruction.microbatch);
+  }
+  return [=, &group, dtype = dtype_of(at), name = std::move(moved)](Stream& stream) {
     issue(keep, stream);
     issue(pack, stream);
     group.move(stream, send, receive, count, sources, dtype, name);

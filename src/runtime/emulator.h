@@ -30,7 +30,7 @@ struct EmulatedTimes {
   // Returns the end of this rank's instruction if it (or its group, for a collective) starts then.
   std::function<Nanoseconds(int instruction, Nanoseconds start)> end_of;
   Nanoseconds launch = 0;    // between two instructions of a stream
-  Nanoseconds signal = 0;    // from an end to a start in the other stream that waits for it
+  Nanoseconds signal = 0;    // from an end to a start in another stream that waits for it
   Nanoseconds overhead = 0;  // from the last end of a step to the start of the next step
 };
 
@@ -93,6 +93,7 @@ class Emulator {
 
   const Program& program_;
   int64_t rank_;
+  RankSteps own_;
   EmulatedTimes times_;
   EmulatorOptions options_;
   int unwinding_;  // uncaught exceptions at construction

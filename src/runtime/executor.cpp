@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <functional>
-#include <iterator>
 #include <utility>
 
 #include "core/check.h"
@@ -29,6 +27,7 @@ Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_
     : program_(program),
       store_(store),
       rank_(rank),
+      steps_(program, rank),
       seed_(seed),
       emulator_(emulator),
       plan_(std::move(plan)) {
@@ -49,10 +48,10 @@ Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_
 }
 
 Executor::~Executor() {
-  for (const StreamKind kind : {StreamKind::compute, StreamKind::comm}) {
+  for (Stream* stream : store_.streams()) {
     try {
-      store_.stream(kind).synchronize();  // work of a failed step uses members that end now
-    } catch (...) {                       // wait() reports errors
+      stream->synchronize();  // work of a failed step uses members that end now
+    } catch (...) {           // wait() reports errors
     }
   }
 }
@@ -116,8 +115,7 @@ bool Executor::replay(Order order) {
   const bool timed = order != Order::recorded_untimed;
   std::unique_ptr<Recording>& recording = recordings_[order];
   if (recordable_ && recording == nullptr) {
-    const std::array<Stream*, kStreams> streams = {&compute(), &store_.stream(StreamKind::comm)};
-    recording = store_.device().record(streams, timed, [&] { issue(order); });
+    recording = store_.device().record(store_.streams(), timed, [&] { issue(order); });
     recordable_ = recording != nullptr;
   }
   if (recordable_) {
@@ -130,27 +128,33 @@ bool Executor::replay(Order order) {
 void Executor::issue(Order order) {
   const bool in_turn = order == Order::in_turn || order == Order::recorded_in_turn;
   for (size_t i = 0; i < bound_.size(); ++i) {
-    const Instruction& instruction = program_.instructions[i];
-    Stream& stream = store_.stream(instruction.stream);
-    for (const int wait : instruction.waits) {
-      stream.wait(*bound_[static_cast<size_t>(wait)].end);
-    }
     const int behind = in_turn ? static_cast<int>(i) - 1 : -1;
-    if (behind >= 0) {
-      stream.wait(*bound_[i - 1].end);
-    }
+    issue_waits(i, behind);
     if (emulator_ == nullptr) {
       issue_one(i);
     } else {
       issue_emulated(static_cast<int>(i), behind);
     }
   }
-  // A message may bring results, so the compute stream, which fetches them, waits for the last one.
+  // A message may bring results, so the compute stream, which fetches them, waits for the last one
+  // of every stream.
   const auto& list = program_.instructions;
-  const auto last =
-      std::ranges::find(list.rbegin(), list.rend(), StreamKind::comm, &Instruction::stream);
-  if (last != list.rend()) {
-    compute().wait(*bound_[static_cast<size_t>(list.rend() - last) - 1].end);
+  for (const StreamKind kind : kAllStreams) {
+    const auto last = std::ranges::find(list.rbegin(), list.rend(), kind, &Instruction::stream);
+    if (communicates(kind) && last != list.rend()) {
+      compute().wait(*bound_[static_cast<size_t>(list.rend() - last) - 1].end);
+    }
+  }
+}
+
+void Executor::issue_waits(size_t i, int behind) {
+  Stream& stream = store_.stream(program_.instructions[i].stream);
+  if (steps_.runs(i)) {
+    steps_.for_waits(program_.instructions[i],
+                     [&](int wait) { stream.wait(*bound_[static_cast<size_t>(wait)].end); });
+  }
+  if (behind >= 0) {
+    stream.wait(*bound_[static_cast<size_t>(behind)].end);
   }
 }
 
@@ -222,17 +226,18 @@ void Executor::wait() {
     ++ended_;
     return;
   }
-  for (const StreamKind kind : {StreamKind::compute, StreamKind::comm}) {
-    store_.stream(kind).synchronize();
+  for (Stream* stream : store_.streams()) {
+    stream->synchronize();
   }
   ended_ = started_;
   if (emulator_ != nullptr) {
     emulator_->end_step();
     times_ = emulator_->intervals();
   } else if (timed_) {
-    std::ranges::transform(bound_, std::back_inserter(times_), [](const Bound& bound) {
-      return Interval{bound.start->seconds(), bound.end->seconds()};
-    });
+    for (size_t i = 0; i < bound_.size(); ++i) {
+      const double start = bound_[i].start->seconds();
+      times_.push_back({start, steps_.runs(i) ? bound_[i].end->seconds() : start});
+    }
   }
 }
 

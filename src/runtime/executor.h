@@ -1,4 +1,4 @@
-// Runs a program on this rank in the store's arena, on its two streams; events time instructions.
+// Runs a program on this rank in the store's arena, on its streams; events time instructions.
 //
 // Every instruction is bound once to pointers in the arena: operations in bind_dense.cpp,
 // bind_sequence.cpp and bind_experts.cpp, collectives and local copies in bind_reshard.cpp, the
@@ -39,6 +39,7 @@ class Executor {
 
   const Program& program() const { return program_; }
   const MemoryPlan& plan() const { return plan_; }
+  const RankSteps& steps() const { return steps_; }
 
   // overlapped: the order of the program. in_turn: each instruction waits for the one before it in
   // the list, so that times() has the times of instructions that run alone. recorded*: the same
@@ -59,8 +60,9 @@ class Executor {
   void initialize_parameters();
 
   // Return data of the step that wait() ended, valid until the next step starts: when every
-  // instruction ran, on the clock of monotonic_seconds() or in emulated time (empty after a replay
-  // without times); a result (StepMemory::result()); and the state that the step left for the next.
+  // instruction ran (for no time if this rank skips it), on the clock of monotonic_seconds() or in
+  // emulated time (empty after a replay without times); a result (StepMemory::result()); and the
+  // state that the step left for the next.
   std::span<const Interval> times() const { return times_; }
   std::span<const float> result(ValueId value) const { return ended().result(value); }
   const kernels::StepState& state() const { return ended().state(); }
@@ -102,6 +104,7 @@ class Executor {
   }
   void issue(Order order);
   void issue_one(size_t i);
+  void issue_waits(size_t i, int behind);
   // `behind`: as in Emulator::begin().
   void issue_emulated(int i, int behind);
   bool is_finite(ValueId value);
@@ -111,6 +114,7 @@ class Executor {
   const Program& program_;
   Store& store_;
   int64_t rank_;
+  RankSteps steps_;
   uint64_t seed_;
   Emulator* emulator_;
   MemoryPlan plan_;

@@ -17,8 +17,13 @@ MeshGroups::MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& 
 
 void MeshGroups::add_groups_of(const Program& program) {
   for (const Instruction& instruction : program.instructions) {
-    if (!instruction.group.empty()) {
-      add_part(static_cast<size_t>(instruction.axis), instruction.group);
+    if (collective_of(instruction.opcode).empty()) {
+      continue;
+    }
+    const Part part = {instruction.stream, static_cast<size_t>(instruction.axis),
+                       instruction.group};
+    if (is_separate(part)) {
+      add_part(part);
     }
     if (const std::vector<size_t> axes = axes_of_group(instruction); axes.size() > 1) {
       add_along(axes);
@@ -26,15 +31,16 @@ void MeshGroups::add_groups_of(const Program& program) {
   }
 }
 
-void MeshGroups::add_part(size_t axis, const std::vector<int64_t>& coordinates) {
-  if (parts_.contains({axis, coordinates})) {
+void MeshGroups::add_part(const Part& part) {
+  if (parts_.contains(part)) {
     return;
   }
-  const int64_t mine = coordinate_of(mesh_, rank_, axis);
-  const bool takes_part = std::ranges::binary_search(coordinates, mine);
-  auto group = groups_[axis]->split(takes_part ? 0 : 1);
+  const int64_t mine = coordinate_of(mesh_, rank_, part.axis);
+  const bool takes_part =
+      part.coordinates.empty() || std::ranges::binary_search(part.coordinates, mine);
+  auto group = groups_[part.axis]->split(takes_part ? 0 : 1);
   // The remaining ranks of the axis need no group.
-  parts_[{axis, coordinates}] = takes_part ? std::move(group) : nullptr;
+  parts_[part] = takes_part ? std::move(group) : nullptr;
 }
 
 void MeshGroups::add_along(const std::vector<size_t>& axes) {
@@ -67,11 +73,13 @@ Communicator& MeshGroups::along(const std::vector<size_t>& axes) const {
   return *found->second;
 }
 
-Communicator& MeshGroups::group(size_t axis, const std::vector<int64_t>& coordinates) const {
-  if (coordinates.empty()) {
+Communicator& MeshGroups::group(size_t axis, const std::vector<int64_t>& coordinates,
+                                StreamKind stream) const {
+  const Part part = {stream, axis, coordinates};
+  if (!is_separate(part)) {
     return this->axis(axis);
   }
-  const auto found = parts_.find({axis, coordinates});
+  const auto found = parts_.find(part);
   check(found != parts_.end() && found->second != nullptr,
         "a collective of a group that this rank does not have");
   return *found->second;
@@ -82,7 +90,7 @@ void MeshGroups::for_each(Use use) const {
   for (const auto& group : groups_) {
     use(*group);
   }
-  for (const auto& [name, group] : parts_) {
+  for (const auto& [part, group] : parts_) {
     if (group != nullptr) {
       use(*group);
     }

@@ -31,13 +31,16 @@ class MeshGroups {
   // that is split from it, if set.
   MeshGroups(Communicator& world, const Mesh& mesh, const GroupMaker& make = {});
   // Collective. Makes the missing groups of the program's collectives that have some ranks of an
-  // axis (Instruction::group) or lie along several axes. Precedes the Store of the program.
+  // axis (Instruction::group), are on the streams down and up, or lie along several axes. Precedes
+  // the Store of the program.
   void add_groups_of(const Program& program);
   // Returns the group of the ranks that differ from this rank only in their coordinate on the axis.
   Communicator& axis(size_t axis) const { return *groups_.at(axis); }
   // Returns the group of those ranks of the axis that have one of the coordinates, which include
-  // this rank's; empty means all. Throws Error(internal) for a group that was not added.
-  Communicator& group(size_t axis, const std::vector<int64_t>& coordinates) const;
+  // this rank's; empty means all. Each stream has groups of its own, because a group communicates
+  // on one stream at a time. Throws Error(internal) for a group that was not added.
+  Communicator& group(size_t axis, const std::vector<int64_t>& coordinates,
+                      StreamKind stream = StreamKind::comm) const;
   // Returns the group of the ranks that differ from this rank only in their coordinates on these
   // axes, outermost first. Throws Error(internal) for several axes whose group was not added.
   Communicator& along(const std::vector<size_t>& axes) const;
@@ -49,7 +52,18 @@ class MeshGroups {
  private:
   template <typename Use>
   void for_each(Use use) const;
-  void add_part(size_t axis, const std::vector<int64_t>& coordinates);
+  struct Part {
+    StreamKind stream = StreamKind::comm;
+    size_t axis = 0;
+    std::vector<int64_t> coordinates;
+
+    auto operator<=>(const Part&) const = default;
+  };
+  // Returns true where the part is a group of its own.
+  static bool is_separate(const Part& part) {
+    return part.stream != StreamKind::comm || !part.coordinates.empty();
+  }
+  void add_part(const Part& part);
   void add_along(const std::vector<size_t>& axes);
 
   Communicator& world_;
@@ -57,8 +71,7 @@ class MeshGroups {
   int64_t rank_;
   Mesh mesh_;
   std::vector<std::unique_ptr<Communicator>> groups_;
-  // By axis and coordinates; null if the group lacks this rank.
-  std::map<std::pair<size_t, std::vector<int64_t>>, std::unique_ptr<Communicator>> parts_;
+  std::map<Part, std::unique_ptr<Communicator>> parts_;  // null if the group lacks this rank
   std::map<std::vector<size_t>, std::unique_ptr<Communicator>> along_;  // by several axes
 };
 

@@ -152,15 +152,18 @@ ComputeLoad heaviest_load(const std::vector<OperationTime>& operations) {
   return load;
 }
 
-void Gaps::add(const Program& program, std::span<const Interval> times) {
+void Gaps::add(const Program& program, const RankSteps& steps, std::span<const Interval> times) {
   double stream_end[kStreams] = {};
   for (size_t i = 0; i < times.size(); ++i) {
+    if (!steps.runs(i)) {
+      continue;
+    }
     const Instruction& instruction = program.instructions[i];
     double& before = stream_end[static_cast<size_t>(instruction.stream)];
     double awaited = 0.0;
-    for (const int wait : instruction.waits) {
+    steps.for_waits(instruction, [&](int wait) {
       awaited = std::max(awaited, times[static_cast<size_t>(wait)].end_s);
-    }
+    });
     if (awaited > before) {
       signal_s.push_back(times[i].start_s - awaited);
     } else if (before > 0.0) {

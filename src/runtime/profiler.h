@@ -91,10 +91,10 @@ std::vector<ProbeTimes> time_probes(Device& device, const MeshGroups& groups, Co
 // Gaps between instructions of a step that ran overlapped.
 struct Gaps {
   std::vector<double> launch_s;  // after the preceding instruction of the same stream
-  std::vector<double> signal_s;  // after an awaited instruction of the other stream
+  std::vector<double> signal_s;  // after an awaited instruction of another stream
 
-  // Adds the gaps of a step.
-  void add(const Program& program, std::span<const Interval> times);
+  // Adds the gaps of a step on a rank.
+  void add(const Program& program, const RankSteps& steps, std::span<const Interval> times);
 };
 
 // Returns the median (of an even number of values the lower middle one), or 0 for no values.

@@ -7,8 +7,9 @@
 namespace hidup {
 namespace {
 
-// Returns the most bytes that a collective reads and writes, which bounds the bytes that it stages.
-int64_t largest_message(const PlannedProgram& planned) {
+// Returns the most bytes that a collective on the stream reads and writes, which bounds the bytes
+// that it stages.
+int64_t largest_message(const PlannedProgram& planned, StreamKind stream) {
   int64_t largest = 0;
   for (const Instruction& instruction : planned.program.instructions) {
     int64_t bytes = 0;
@@ -17,7 +18,7 @@ int64_t largest_message(const PlannedProgram& planned) {
         bytes += planned.plan.sizes[static_cast<size_t>(value)];
       }
     }
-    if (!collective_of(instruction.opcode).empty()) {
+    if (communicates(stream) && instruction.stream == stream) {
       largest = std::max(largest, bytes);
     }
   }
@@ -46,14 +47,32 @@ Store::Store(std::span<const PlannedProgram> programs, Device& device, const Mes
     fail(error.code(), "{}; the largest tensors: {}", error.what(),
          largest_values(largest.program, largest.plan, 5));
   }
-  streams_ = {device.create_stream("compute", threads), device.create_stream("comm", 1)};
-  if (groups.through_host()) {
+  for (const StreamKind kind : kAllStreams) {
     int64_t message = 0;
+    bool used = kind == StreamKind::compute || kind == StreamKind::comm;
     for (const PlannedProgram& planned : programs) {
-      message = std::max(message, largest_message(planned));
+      used |= std::ranges::count(planned.program.instructions, kind, &Instruction::stream) > 0;
+      message = std::max(message, largest_message(planned, kind));
     }
-    stream(StreamKind::comm).staging(message);
+    if (!used) {
+      continue;
+    }
+    streams_[static_cast<size_t>(kind)] =
+        device.create_stream(std::string(name_of(kind)), communicates(kind) ? 1 : threads);
+    if (communicates(kind) && groups.through_host()) {
+      stream(kind).staging(message);
+    }
   }
+}
+
+std::vector<Stream*> Store::streams() const {
+  std::vector<Stream*> used;
+  for (const auto& stream : streams_) {
+    if (stream != nullptr) {
+      used.push_back(stream.get());
+    }
+  }
+  return used;
 }
 
 void Store::register_arena() {

@@ -20,9 +20,9 @@ struct PlannedProgram {
   const MemoryPlan& plan;
 };
 
-// One arena, large enough for the largest program, and the streams. One program runs at a time.
-// Values that last from step to step lie at the arena's start (StoredValues), where all programs
-// find them.
+// One arena, large enough for the largest program, and the streams in use. One program runs at a
+// time. Values that last from step to step lie at the arena's start (StoredValues), where all
+// programs find them.
 class Store {
  public:
   // `device` and `groups` outlive the store. `threads`: threads of the compute stream. Throws
@@ -36,14 +36,18 @@ class Store {
   const MeshGroups& groups() const { return groups_; }
   std::byte* data() { return arena_->data(); }
   int64_t bytes() const { return arena_->bytes(); }
+  // Returns the stream of that kind, which some program uses.
   Stream& stream(StreamKind kind) { return *streams_[static_cast<size_t>(kind)]; }
+  // Returns the streams that the programs use, the compute stream first.
+  std::vector<Stream*> streams() const;
 
  private:
   Device& device_;
   const MeshGroups& groups_;
   std::unique_ptr<Buffer> arena_;
-  std::vector<std::shared_ptr<void>> registered_;          // registrations of the arena
-  std::array<std::unique_ptr<Stream>, kStreams> streams_;  // last: their work uses the above
+  std::vector<std::shared_ptr<void>> registered_;  // registrations of the arena
+  // Last, because their work uses the above. Null where no program uses the stream.
+  std::array<std::unique_ptr<Stream>, kStreams> streams_;
 };
 
 }  // namespace hidup

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <limits>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -206,6 +208,19 @@ std::string cell_of(const Slot& slot, const Split* split) {
     text += (text.empty() ? "" : ";") + cell_of(task, split != nullptr && (*split)(task));
   }
   return slot.tasks.size() > 1 ? fmt::format("({}){}", text, kOverlap) : text;
+}
+
+int chunks_in_csv(std::string_view text) {
+  int chunks = 1;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find_first_of(",;()\r\n"), text.size());
+    if (const std::optional<Action> action = parse_action(trimmed(text.substr(0, end)));
+        action && action->chunk < std::numeric_limits<int>::max()) {
+      chunks = std::max(chunks, action->chunk + 1);
+    }
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return chunks;
 }
 
 std::string write_csv(const Pipeline& pipeline, const Schedule& schedule) {

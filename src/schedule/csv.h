@@ -25,6 +25,9 @@ struct ReadSchedule {
 // tasks, and what verify() refuses.
 ReadSchedule read_csv(std::string_view text, int chunks, int microbatches);
 
+// Returns the number of chunks that the cells name: one more than the largest; at least 1.
+int chunks_in_csv(std::string_view text);
+
 // Returns the text that read_csv() reads, a line per device.
 std::string write_csv(const Pipeline& pipeline, const Schedule& schedule);
 

@@ -23,6 +23,22 @@ Pipeline make_pipeline(Layout layout, int chunks, int devices, int microbatches)
   return pipeline;
 }
 
+Pipeline pipeline_of(const Schedule& schedule, int microbatches) {
+  Pipeline pipeline;
+  pipeline.devices = static_cast<int>(schedule.size());
+  pipeline.microbatches = microbatches;
+  std::vector<int>& device_of = pipeline.device_of;
+  for (int device = pipeline.devices; device-- > 0;) {  // so that the first device remains
+    for (const Slot& slot : schedule[at(device)]) {
+      for (const Task& task : slot.tasks) {
+        device_of.resize(std::max(device_of.size(), at(task.chunk) + 1), 0);
+        device_of[at(task.chunk)] = device;
+      }
+    }
+  }
+  return pipeline;
+}
+
 std::optional<Task> cause_of(const Pipeline& pipeline, const Task& task) {
   Task cause = task;
   switch (task.pass) {

@@ -58,6 +58,10 @@ enum class Layout { loop, v };
 // `chunks`: a multiple of `devices`.
 Pipeline make_pipeline(Layout layout, int chunks, int devices, int microbatches);
 
+// Returns the pipeline of a schedule's tasks. A chunk lies on the device of its first task, and on
+// device 0 without any. Tasks have numbers from 0 on.
+Pipeline pipeline_of(const Schedule& schedule, int microbatches);
+
 // Returns the task whose result the task needs: the same pass of the neighbouring chunk, the
 // forward pass of the last chunk before its backward pass, or the backward pass before the weights
 // pass. Returns nothing for the forward pass of the first chunk.

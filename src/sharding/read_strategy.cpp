@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/text.h"
+#include "sharding/read_schedule.h"
 #include "sharding/strategy_fields.h"
 
 namespace hidup {
@@ -23,11 +24,11 @@ class StrategyReader : private StrategyFields {
   Strategy read(const std::string& text) {
     const YamlNode root =
         parse_yaml_map(text, "a strategy: a map that begins with format_version", problems());
-    const YamlFields fields =
-        fields_of(root,
-                  {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients",
-                   "operations", "parameters"},
-                  {"accumulate", "shares", "routes", "algorithms", "stages", "predicted"});
+    const YamlFields fields = fields_of(
+        root,
+        {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients", "operations",
+         "parameters"},
+        {"accumulate", "shares", "schedule", "routes", "algorithms", "stages", "predicted"});
     version_ = fields.at("format_version");
     read_head(fields);
     problems().throw_if_any();  // further problems would only repeat it
@@ -38,6 +39,10 @@ class StrategyReader : private StrategyFields {
     }
     if (is_list_of_format_2(fields, "algorithms", "{collective, axis, bytes, algorithm}")) {
       read_algorithms(fields.at("algorithms"));
+    }
+    if (is_of_format_2(fields.at("schedule"), "schedule")) {
+      problems().throw_if_any();  // the schedule is proven with the rest of the strategy
+      strategy_.schedule = read_schedule(fields.at("schedule"), strategy_, *this);
     }
     read_stages(fields.at("stages"));
     read_prediction(fields.at("predicted"));

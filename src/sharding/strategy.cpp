@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "graph/text.h"
 #include "sharding/memory_choices.h"
+#include "sharding/read_schedule.h"
 #include "yaml/yaml_tree.h"
 
 namespace hidup {
@@ -75,7 +76,8 @@ std::string print_layout(const Layout& layout) {
 
 namespace {
 
-// Returns true if the strategy has shares, rules on one rank, routes, algorithms or memory choices.
+// Returns true if the strategy has shares, rules on one rank, a schedule, routes, algorithms or
+// memory choices.
 bool needs_format_2(const Strategy& strategy) {
   const auto plain = [](const Layout& layout) {
     return std::ranges::all_of(layout, &Placement::is_plain);
@@ -83,7 +85,8 @@ bool needs_format_2(const Strategy& strategy) {
   const auto equal = [](const OpStrategy& op) {
     return std::ranges::all_of(op.rules, &ShareNumber::is_equal, &Rule::share);
   };
-  return has_memory_choices(strategy) || !strategy.routes.empty() || !strategy.algorithms.empty() ||
+  return has_memory_choices(strategy) || strategy.schedule || !strategy.routes.empty() ||
+         !strategy.algorithms.empty() ||
          !std::ranges::all_of(strategy.mesh, &std::vector<Share>::empty, &Axis::shares) ||
          !std::ranges::all_of(strategy.ops, equal) ||
          !std::ranges::all_of(strategy.parameters, plain, &ParameterStrategy::storage) ||
@@ -175,7 +178,8 @@ std::string print_strategy(const Graph& graph, const Strategy& strategy) {
                     print_layout(parameter.optimizer_state),
                     parameter.residency == Residency::pass ? ", reshard_after_forward: true" : "");
   }
-  return text + print_routes(strategy) + print_algorithms(strategy) + print_notes(graph, strategy);
+  return text + print_schedule(graph, strategy) + print_routes(strategy) +
+         print_algorithms(strategy) + print_notes(graph, strategy);
 }
 
 uint64_t strategy_hash(const Graph& graph, const Strategy& strategy) {

@@ -13,6 +13,7 @@
 #include "sharding/placement.h"
 #include "sharding/routes.h"
 #include "sharding/rules.h"
+#include "sharding/stage_schedule.h"
 
 namespace hidup {
 
@@ -56,6 +57,9 @@ struct Strategy {
   // Groups of microbatches, one after the other, each with a forward and a backward pass. Gradients
   // add up over the groups, and are sent and applied once.
   int accumulate = 1;
+  // The order in which the stages of a pipeline do the groups' passes. Nothing: all ranks do a
+  // forward and a backward pass together, group by group.
+  std::optional<StageSchedule> schedule = {};
   // Gradients are sent all at once after the backward pass, not in buckets as they become complete.
   bool defer_gradients = false;
   std::vector<OpStrategy> ops;                // in graph order

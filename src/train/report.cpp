@@ -48,12 +48,13 @@ std::string describe(const StepFloor& floor) {
 }
 
 Report::Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops,
-               const std::optional<EmulationScale>& emulation)
+               const std::optional<EmulationScale>& emulation, std::optional<ScheduleIdle> schedule)
     : steps_(steps),
       size_(size),
       unigram_entropy_(unigram_entropy),
       flops_(flops),
-      emulation_(emulation) {}
+      emulation_(emulation),
+      schedule_(std::move(schedule)) {}
 
 double Report::recent_loss() const {
   return mean(losses_);
@@ -239,6 +240,11 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
   if (busy.comm_s > 0.0) {
     results::print("        overlap ratio {:.1f} % (the hidden part of communication)\n",
                    100.0 * overlap_ratio(busy));
+  }
+  if (schedule_) {
+    results::print(
+        "        idle {:.1f} %, the mean of all ranks (the schedule {} alone: {:.1f} %)\n",
+        100.0 * busy_.mean_idle() / wall, schedule_->name, 100.0 * schedule_->part);
   }
   if (prediction) {
     const double difference = 100.0 * (prediction->iteration_s / wall - 1.0);

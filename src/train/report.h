@@ -53,6 +53,12 @@ struct ExpertChoices {
   int64_t dropped = 0;  // choices for which no slot was left
 };
 
+// The order in which the stages of a pipeline work.
+struct ScheduleIdle {
+  std::string name;
+  double part = 0.0;  // idle time of the stages over a step, by the schedule alone
+};
+
 // The reference for emulated steps.
 struct EmulationScale {
   double dilation = 1.0;
@@ -71,9 +77,11 @@ struct EmulatedWork {
 // Prints the first and the last step, a line a second in between, and every validation. For rank 0.
 class Report {
  public:
-  // unigram_entropy: of the data, in nats; < 0: unknown. emulation: given if times are emulated.
+  // unigram_entropy: of the data, in nats; < 0: unknown. emulation: given if times are emulated;
+  // schedule: of a pipeline.
   Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops,
-         const std::optional<EmulationScale>& emulation = std::nullopt);
+         const std::optional<EmulationScale>& emulation = std::nullopt,
+         std::optional<ScheduleIdle> schedule = std::nullopt);
 
   // Reports a step: its scores, the time since the previous call's step began (without validation),
   // all ranks' busy times (NaN: unknown), and numbers to print after the loss, under fixed names.
@@ -117,6 +125,7 @@ class Report {
   double unigram_entropy_;
   FlopRates flops_;
   std::optional<EmulationScale> emulation_;
+  std::optional<ScheduleIdle> schedule_;
   EmulatedWork work_;         // sums over the steps that count: not the first, which is slower
   int64_t worked_ = 0;        // number of steps in work_
   bool first_counts_ = true;  // true while it is the only step

@@ -25,7 +25,8 @@ namespace hidup {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr BusyTimes kUnknownTimes = {.compute_s = kNan, .comm_s = kNan, .exposed_comm_s = kNan};
+constexpr BusyTimes kUnknownTimes = {
+    .compute_s = kNan, .comm_s = kNan, .exposed_comm_s = kNan, .idle_s = kNan};
 
 DType parameter_dtype(const Program& program) {
   const auto found = std::ranges::find(program.values, Value::Role::parameter, &Value::role);
@@ -291,8 +292,9 @@ void Trainer::write_step(double wall_s) {
   const std::vector<double> compute = column(&BusyTimes::compute_s);
   const std::vector<double> comm = column(&BusyTimes::comm_s);
   const std::vector<double> exposed = column(&BusyTimes::exposed_comm_s);
+  const std::vector<double> idle = column(&BusyTimes::idle_s);
   if (outputs_.timings != nullptr) {
-    outputs_.timings->append_iteration(iteration_, compute, comm, exposed,
+    outputs_.timings->append_iteration(iteration_, {compute, comm, exposed, idle},
                                        {expert_tokens_, expert_dropped_}, emulated);
   }
   if (outputs_.report == nullptr) {

@@ -56,7 +56,7 @@ inline void append_made_up(TimingFile& file, const TimingHeader& header, int64_t
     comm.push_back(10.0 * at + static_cast<double>(rank));
     exposed.push_back(static_cast<double>(rank));
   }
-  file.append_iteration({.step = step, .wall_s = 100.0 * at}, compute, comm, exposed, {});
+  file.append_iteration({.step = step, .wall_s = 100.0 * at}, {compute, comm, exposed}, {});
   file.append_timeline(made_up_timeline(header, step, times));
 }
 

@@ -177,9 +177,10 @@ TEST(Measured, TimesThatCannotBeAreRefused) {
       last = rows[8];
       each.change(header, second, rank_1, last);
       rows[8] = last;
-      out.append_iteration(second, std::vector{2.0, rank_1.compute_s},
-                           std::vector{3.0, rank_1.comm_s}, std::vector{0.0, rank_1.exposed_comm_s},
-                           {});
+      const std::vector compute = {2.0, rank_1.compute_s};
+      const std::vector comm = {3.0, rank_1.comm_s};
+      const std::vector exposed = {0.0, rank_1.exposed_comm_s};
+      out.append_iteration(second, {compute, comm, exposed}, {});
       out.append_timeline(rows);
     }
     out.close();
@@ -195,7 +196,7 @@ TEST(Measured, StepsOfWhichNoTimesAreKnownAreLeftOut) {
   append_made_up(out, small_program(), 2, ran);
   const std::vector<double> unknown(2, kNan);
   for (const int64_t step : {3, 4, 5}) {
-    out.append_iteration({.step = step, .wall_s = 500.0}, unknown, unknown, unknown, {});
+    out.append_iteration({.step = step, .wall_s = 500.0}, {unknown, unknown, unknown}, {});
   }
   out.close();
   const MeasuredRun run = compare_with_prediction(read_timing_file(file.path));

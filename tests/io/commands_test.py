@@ -18,7 +18,7 @@ ANALYSIS = sys.argv[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(ANALYSIS))
 import analysis.__main__  # noqa: E402
-from analysis import decks, expert_loads, facts, figures  # noqa: E402
+from analysis import decks, expert_loads, facts, figures, hidup_timings  # noqa: E402
 from analysis.commands import breakdown, experts, loss, roofline  # noqa: E402
 from sample_run import RESOLVED, write_run  # noqa: E402
 from sample_timeline import SECOND, FolderTest  # noqa: E402
@@ -115,6 +115,20 @@ class Facts(FolderTest):
         run = facts.of_run(self.path)
         self.assertEqual({name: run[name] for name in expected}, expected)
 
+    def test_idle_times_of_a_pipeline(self):
+        write_run(self.path)
+        self.assertIsNone(facts.of_run(self.path)["pipeline_idle_s"])
+        self.assertNotIn("idle_s", hidup_timings.read_spans(self.path))
+        write_run(self.path, stages=True)
+        run = facts.of_run(self.path)
+        numpy.testing.assert_allclose(run["pipeline_idle_s"], [0.012, 0.004])
+        self.assertAlmostEqual(run["idle_s"], 0.004)  # the rest of the step
+        numpy.testing.assert_allclose(hidup_timings.read_spans(self.path)["idle_s"][[0, -1]],
+                                      [[0.5, 0.5], [0.012, 0.004]])
+        frame = hidup_timings.read(self.path)
+        numpy.testing.assert_allclose(frame["idle_s_mean"], [0.5] + [0.008] * 9)
+        numpy.testing.assert_allclose(frame["idle_s_max"], [0.5] + [0.012] * 9)
+
     def test_names_tell_files_apart(self):
         self.assertEqual(facts.short_names(["a/x.h5", "b/y.h5"]), ["x", "y"])
         self.assertEqual(facts.short_names(["c/a/x.h5", "c/b/x.h5"]), ["a/x", "b/x"])
@@ -150,6 +164,13 @@ class Summary(FolderTest):
         self.assertEqual(rows["tokens/s"][1:], ["25,000"] * 2)
         self.assertEqual(rows["against measured"][2:], ["+25.0%"] * 2)
         self.assertEqual(rows["steps"][1:5], ["10", "(to", "step", "10"])
+
+    def test_idle_time_of_a_pipeline(self):
+        write_run(self.path)
+        self.assertNotIn("pipeline idle", script("summary", self.path).stdout)
+        write_run(self.path, stages=True)
+        self.assertRegex(script("summary", self.path).stdout,
+                         r"\n  pipeline idle +8 ms \(4 ms to 12 ms\)\n")
 
     def test_json(self):
         write_run(self.path)
@@ -221,6 +242,20 @@ class Drawn(FolderTest):
                          {"embedding", "layers.ffn.up", "layers.ffn.up.all_to_all",
                           "layers.ffn.up, weight gradient", "gradients.all_reduce", "parameters.update"})
         self.assertEqual(len(breakdown.largest([breakdown.grouped(self.path, "operation")])[0]), 6)
+
+    def test_instructions_that_ranks_skip(self):
+        write_run(self.path, stages=True)
+        times = breakdown.grouped(self.path, "operation") / SECOND
+        # A rank that skips an instruction spends no time on it.
+        for name, measured, predicted in (("embedding", 1.0, 0.5), ("head", 1.0, 0.5),
+                                          ("embedding.move", 2.0, 1.0), ("parameters.update", 1.0, 1.0)):
+            numpy.testing.assert_allclose(times.loc[name, ["measured_s", "predicted_s"]],
+                                          [measured, predicted], rtol=1e-6, err_msg=name)
+        table = roofline.operations(self.path).set_index("operation")
+        numpy.testing.assert_allclose(
+            table.loc[["embedding", "head", "head, gradient"], "rate"] / 1e9, [1, 2, 6], rtol=1e-6)
+        numpy.testing.assert_allclose(table.loc["head", ["intensity", "share"]].astype(float),
+                                      [4000, 0.25], rtol=1e-6)
 
     def test_roofline(self):
         write_run(self.path)

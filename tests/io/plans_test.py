@@ -13,7 +13,8 @@ ANALYSIS = sys.argv[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(ANALYSIS))
 from analysis.commands import schedule, timeline  # noqa: E402
-from sample_timeline import BUSY, PROGRAM, SECOND, TIMES, FolderTest  # noqa: E402
+from sample_timeline import (BUSY, PROGRAM, SECOND, STAGES, STAGES_PREDICTED, TIMES,  # noqa: E402
+                             FolderTest)
 from scripts import script  # noqa: E402
 
 SCRIPTS = ("timeline", "trace")
@@ -27,11 +28,11 @@ class Plans(FolderTest):
         with open(self.path, "w", encoding="utf-8") as file:
             file.write(plan if isinstance(plan, str) else json.dumps(plan))
 
-    def write_sample(self, name="plan.json"):
+    def write_sample(self, name="plan.json", program=PROGRAM, times=TIMES[0]):
         columns = ("name", "stream", "microbatch", "phase", "collective")
-        timeline = [{**{column: PROGRAM[column][i] for column in columns},
+        timeline = [{**{column: program[column][i] for column in columns},
                      "start_s": SECOND * start, "end_s": SECOND * end}
-                    for i, (start, end) in enumerate(TIMES[0])]
+                    for i, (start, end) in enumerate(times)]
         self.write_plan({"model": "tiny", "strategy": "search", "ranks": 4, "timeline": timeline},
                         name)
 
@@ -64,6 +65,22 @@ class Plans(FolderTest):
             "ph": "X", "name": "layers.0.ffn.up.all_to_all", "cat": "forward", "pid": -1, "tid": 1,
             "ts": 12_000, "dur": 3000,
             "args": {"instruction": 2, "microbatch": 1, "collective": "all_to_all"}})
+
+    def test_a_plan_of_a_pipeline(self):
+        self.write_sample(program=STAGES, times=STAGES_PREDICTED)
+        panels, _ = timeline.panels_and_heading(self.path, None, None)
+        self.assertEqual([panel.label for panel in panels], ["predicted,\nall stages"])
+        self.assertEqual(list(timeline.lanes_of(panels)), ["compute", "comm", "down", "up"])
+        result = script("timeline", self.path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        result = script("trace", self.path)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        with open(self.in_folder("plan-trace.json"), encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+        threads = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        self.assertEqual(threads, {0: "compute", 1: "communication", 2: "to later stages",
+                                   3: "to earlier stages"})
+        self.assertEqual([e["tid"] for e in events if e["ph"] == "X"], [0, 2, 0, 0, 3, 0, 1, 0])
 
     def test_a_plan_is_known_by_its_content(self):
         self.write_sample("plan")

@@ -92,7 +92,19 @@ class Reports(FolderTest):
                          "The step takes 40 ms, but 50 ms were predicted.", "25,000", "3 MiB",
                          "12% of the tokens found no slot", "model: {}", "mesh: {}"):
             self.assertIn(expected, shown)
+        for unexpected in ("Not drawn", "pipeline idle"):
+            self.assertNotIn(unexpected, shown)
+
+    def test_a_pipeline(self):
+        write_run(self.path, stages=True)
+        self.draw_only("operations", "timeline", "roofline")
+        text, parsed = self.page()
+        shown = "".join(parsed.texts)
         self.assertNotIn("Not drawn", shown)
+        self.assertEqual(parsed.tags.count("svg"), 3)
+        self.assertRegex(text, r"of it exposed</th>\s*<th>pipeline idle</th>\s*<th>peak memory")
+        self.assertIn("12 ms", parsed.texts)  # of rank 0
+        self.assertIn("8 ms (4 ms to 12 ms)", parsed.texts)
 
     def test_texts_from_files_stay_texts(self):
         write_run(self.path)

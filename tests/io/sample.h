@@ -81,7 +81,7 @@ inline double validation_loss(int64_t step) {
 
 // Appends a step, and a validation to every 50th.
 inline void append(TimingFile& file, int64_t step) {
-  file.append_iteration(iteration(step), spans(step, 0), spans(step, 1), spans(step, 2),
+  file.append_iteration(iteration(step), {spans(step, 0), spans(step, 1), spans(step, 2)},
                         {.tokens = loads(step, 1000), .dropped = loads(step, 0)});
   if (step % 50 == 0) {
     file.append_validation({.step = step, .loss = validation_loss(step)});

@@ -2,7 +2,7 @@
 
 import numpy
 
-from sample_timeline import SECOND, write
+from sample_timeline import SECOND, STAGE_TIMES, STAGES, add_distinct, write
 
 RESOLVED = """train:
   steps: 12
@@ -18,11 +18,16 @@ cluster:
 """
 
 
-def write_run(path, steps=10, name="tiny", layers=2):
+def write_run(path, steps=10, name="tiny", layers=2, stages=False):
     """Writes a complete timing file: write()'s timeline of steps 1 and 2, and steps of 40 ms except the
-    first. Rank 1 is busy for 30 + 6 ms of them, and hides 4 ms of the communication."""
-    with write(path) as file:
-        numbers = numpy.arange(1, steps + 1)
+    first. Rank 1 is busy for 30 + 6 ms of them, and hides 4 ms of the communication. `stages`: the ranks
+    are a pipeline's, and idle for 12 and 4 ms, except in the first step."""
+    timeline = {"program": STAGES, "times": STAGE_TIMES} if stages else {}
+    with write(path, **timeline) as file:
+        if stages:
+            file["ranks/idle_s"] = numpy.where(numbers_of(steps)[:, None] == 1, 0.5, (0.012, 0.004))
+            add_distinct(file)
+        numbers = numbers_of(steps)
         file.attrs["model"] = name
         file["iterations/step"] = numbers
         file["iterations/loss"] = 2 + 2.0 / numbers
@@ -44,5 +49,10 @@ def write_run(path, steps=10, name="tiny", layers=2):
                      "peak_bytes": 3 << 20}
         file["strategy"].attrs["floor_s"] = 0.035
         file["strategy"].attrs.update({f"predicted_{key}": v for key, v in predicted.items()})
-        file["program/predicted_start_s"] = SECOND * numpy.arange(6)
-        file["program/predicted_s"] = numpy.full(6, SECOND)
+        instructions = len(file["program/name"])
+        file["program/predicted_start_s"] = SECOND * numpy.arange(instructions)
+        file["program/predicted_s"] = numpy.full(instructions, SECOND)
+
+
+def numbers_of(steps):
+    return numpy.arange(1, steps + 1)

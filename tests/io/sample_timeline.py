@@ -26,9 +26,50 @@ SECOND = 1e-3  # of a millisecond
 BUSY = {"compute_s": [0.008, 0.008], "comm_s": [0.005, 0.003], "exposed_comm_s": [0.003, 0.003],
         "wall_s": [0.012, 0.011], "idle_s": [0.001, 0.0], "overlap": [0.4, 0.0]}
 
+STAGES = {  # a pipeline's program, of one microbatch: rank 0 has the embedding, rank 1 the head
+    "name": ["embedding", "embedding.move", "head", "head, gradient", "head.gradient.move",
+             "embedding, gradient", "gradients.0.all_reduce", "parameters.0.update"],
+    "kind": ["compute", "collective", "compute", "compute", "collective", "compute", "collective",
+             "compute"],
+    "stream": ["compute", "down", "compute", "compute", "up", "compute", "comm", "compute"],
+    "microbatch": [0, 0, 0, 0, 0, 0, -1, -1],
+    "phase": ["forward"] * 3 + ["backward"] * 4 + ["update"],
+    "collective": ["", "move", "", "", "move", "", "all_reduce", ""],
+    "flops": [2_000_000, 0, 0, 0, 0, 3_000_000, 0, 1000],  # of rank 0, as the bytes
+    "bytes": [100, 200, 0, 0, 200, 300, 500, 600],
+}
+# As TIMES, of the instructions that the rank runs.
+STAGE_TIMES = [{0: (10, 12), 1: (12, 13), 4: (13, 17), 5: (17, 18), 6: (16, 19), 7: (19, 20)},
+               {1: (10, 13), 2: (13, 15), 3: (15, 16), 4: (16, 17), 6: (16, 19), 7: (20, 21)}]
+STAGE_BUSY = {"compute_s": [0.004, 0.004], "comm_s": [0.007, 0.006], "exposed_comm_s": [0.006, 0.006],
+              "wall_s": [0.010, 0.011], "idle_s": [0.0, 0.001], "overlap": [1 / 7, 0.0],
+              "pipeline_idle_s": [0.004, 0.004]}
+# (start, end) of the instructions in milliseconds, as predicted.
+STAGES_PREDICTED = [(0, 2), (2, 3), (3, 5), (5, 6), (6, 7), (7, 8), (7, 9), (9, 10)]
+
+
+def add_distinct(file):
+    """Adds the flops and bytes of both ranks to a file of STAGES."""
+    file["program/distinct/rank"] = [0, 1]
+    for name, of_head in (("flops", (4_000_000, 6_000_000)), ("bytes", (1000, 2000))):
+        first = numpy.array(STAGES[name])
+        second = first.copy()
+        second[[0, 5]], second[[2, 3]] = 0, of_head
+        file[f"program/distinct/{name}"] = [first, second]
+
+
+def write_stages(path, **options):
+    """write() of a pipeline, with a prediction and the work of both ranks."""
+    file = write(path, program=STAGES, times=STAGE_TIMES, **options)
+    start, end = SECOND * numpy.array(STAGES_PREDICTED, dtype=float).T
+    file["program/predicted_start_s"], file["program/predicted_s"] = start, end - start
+    add_distinct(file)
+    return file
+
 
 def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):
-    """Writes a timing file and returns it open. Step s is a hundred s later than TIMES."""
+    """Writes a timing file and returns it open. Step s is a hundred s later than TIMES. `times`: a list of
+    all instructions' times for each rank, or a dictionary of those that it runs."""
     program, times = program or PROGRAM, times or TIMES
     file = h5py.File(path, "w", libver="latest")
     file.attrs.update(model="tiny", world_size=len(times), device="cpu", program_version="0.1.0")
@@ -41,8 +82,9 @@ def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):
                             dtype=h5py.string_dtype() if text else "i8")
     rows = [(step, rank, instruction, SECOND * (start + 1e5 * step), SECOND * (end + 1e5 * step))
             for step in steps for rank, of_rank in enumerate(times)
-            for instruction, (start, end) in enumerate(of_rank)]
-    rows = rows[:len(rows) - len(times) * len(times[0]) + events_of_last]
+            for instruction, (start, end) in
+            (of_rank.items() if isinstance(of_rank, dict) else enumerate(of_rank))]
+    rows = rows[:len(rows) - sum(map(len, times)) + events_of_last]
     for at, name in enumerate(("step", "rank", "instruction", "start_s", "end_s")):
         file.create_dataset(f"timeline/{name}", data=[row[at] for row in rows], chunks=(16,),
                             maxshape=(None,), dtype="f8" if name.endswith("_s") else "i8")

@@ -20,7 +20,7 @@ TEST(TimingFile, HoldsWhatAnEmulationTakes) {
     const std::vector<double> spans = sample::spans(step, 0);
     const Numbers late = {step, 0, 7};
     file.append_iteration(
-        sample::iteration(step), spans, spans, spans,
+        sample::iteration(step), {spans, spans, spans},
         {.tokens = sample::loads(step, 1000), .dropped = sample::loads(step, 0)},
         {.wall_s = 0.5 * static_cast<double>(step), .moved_s = 0.25, .late = late});
   }
@@ -41,7 +41,7 @@ TEST(TimingFile, LeavesOutAnEmulationThatThereIsNot) {
   const std::vector<double> spans = sample::spans(2, 0);
   const Numbers late = {1, 2, 3};
   EXPECT_THROW(
-      file.append_iteration(sample::iteration(2), spans, spans, spans,
+      file.append_iteration(sample::iteration(2), {spans, spans, spans},
                             {.tokens = sample::loads(2, 1000), .dropped = sample::loads(2, 0)},
                             {.late = late}),
       Error);

@@ -71,7 +71,7 @@ TEST(TimingFile, LeavesOutExpertsThatThereAreNot) {
   header.experts = {};
   TimingFile file(path, false, header);
   const std::vector<double> spans = sample::spans(1, 0);
-  file.append_iteration(sample::iteration(1), spans, spans, spans, {});
+  file.append_iteration(sample::iteration(1), {spans, spans, spans}, {});
   file.close();
   const Reader reader(path);
   EXPECT_EQ(H5Lexists(reader.id(), "experts", H5P_DEFAULT), 0);
@@ -282,16 +282,16 @@ TEST(TimingFile, ReportsMisuse) {
   const std::vector<double> three_ranks = sample::spans(6, 0);
   const Numbers loads = sample::loads(6, 0);
   const Numbers short_loads = {1, 2};
-  EXPECT_THROW(file.append_iteration(sample::iteration(6), two_ranks, two_ranks, two_ranks,
+  EXPECT_THROW(file.append_iteration(sample::iteration(6), {two_ranks, two_ranks, two_ranks},
                                      {.tokens = loads, .dropped = loads}),
                Error);
   EXPECT_THROW(
-      file.append_iteration(sample::iteration(6), three_ranks, three_ranks, three_ranks, {}),
+      file.append_iteration(sample::iteration(6), {three_ranks, three_ranks, three_ranks}, {}),
       Error);
-  EXPECT_THROW(file.append_iteration(sample::iteration(6), three_ranks, three_ranks, three_ranks,
+  EXPECT_THROW(file.append_iteration(sample::iteration(6), {three_ranks, three_ranks, three_ranks},
                                      {.tokens = loads, .dropped = short_loads}),
                Error);
-  EXPECT_THROW(file.append_iteration(sample::iteration(6), three_ranks, three_ranks, three_ranks,
+  EXPECT_THROW(file.append_iteration(sample::iteration(6), {three_ranks, three_ranks, three_ranks},
                                      {.tokens = short_loads, .dropped = loads}),
                Error);
   file.close();

@@ -19,6 +19,7 @@
 #include "fake_ranks/fake_ranks.h"
 #include "program/lower.h"
 #include "search/named/named_strategies.h"
+#include "search/named/pipeline.h"
 #include "strategy_cases.h"
 
 namespace hidup {
@@ -54,22 +55,36 @@ SeenStep simulate_step(const Program& program, uint64_t seed, Nanoseconds base) 
   const Times zeros(program.instructions.size());
   SeenStep step{std::vector<Times>(static_cast<size_t>(ranks), zeros),
                 std::vector<Times>(static_cast<size_t>(ranks), zeros), base};
-  std::vector<std::array<Nanoseconds, kStreams>> free(static_cast<size_t>(ranks), {-1, -1});
+  std::vector<std::array<Nanoseconds, kStreams>> free(static_cast<size_t>(ranks), {-1, -1, -1, -1});
   const EmulatedTimes costs = random_times(0, seed);
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
     Times ready(static_cast<size_t>(ranks));
+    const auto is_skipped = [&](int of, size_t rank) {
+      return skips(program, program.instructions[static_cast<size_t>(of)],
+                   static_cast<int64_t>(rank));
+    };
     for (size_t r = 0; r < ready.size(); ++r) {
       const Nanoseconds before = free[r][static_cast<size_t>(instruction.stream)];
       ready[r] = before < 0 ? base : before + costs.launch;
+      if (is_skipped(static_cast<int>(i), r)) {
+        ready[r] = before < 0 ? base : before;
+        continue;
+      }
       for (const int wait : instruction.waits) {
-        ready[r] = std::max(ready[r], step.ends[r][static_cast<size_t>(wait)] + costs.signal);
+        if (!is_skipped(wait, r)) {
+          ready[r] = std::max(ready[r], step.ends[r][static_cast<size_t>(wait)] + costs.signal);
+        }
       }
     }
     for (int64_t rank = 0; rank < ranks; ++rank) {
       const auto r = static_cast<size_t>(rank);
       Nanoseconds start = ready[r];
-      if (!collective_of(instruction.opcode).empty() && !skips(program, instruction, rank)) {
+      if (is_skipped(static_cast<int>(i), r)) {
+        step.starts[r][i] = step.ends[r][i] = start;
+        continue;
+      }
+      if (!collective_of(instruction.opcode).empty()) {
         for (const int64_t other : collective_group(program, instruction, rank)) {
           start = std::max(start, ready[static_cast<size_t>(other)]);
         }
@@ -108,9 +123,15 @@ struct Case {
     if (strategy == kShares) {
       return random_strategy_with_shares(graph(), ranks, static_cast<uint64_t>(microbatches));
     }
-    Strategy found = named_strategy(strategy, graph(),
-                                    strategy_mesh(ranks, static_cast<uint64_t>(microbatches)));
+    const Mesh mesh = strategy_mesh(ranks, static_cast<uint64_t>(microbatches));
+    const size_t slash = strategy.find('/');  // before the schedule of a pipeline
+    Strategy found = named_strategy(strategy.substr(0, slash), graph(), mesh);
     found.microbatches = microbatches;
+    if (slash != std::string::npos) {
+      found.accumulate = 3;
+      found = with_stages(graph(), found,
+                          {.axis = found.schedule->axis, .name = strategy.substr(slash + 1)});
+    }
     return found;
   }
   std::string name() const {
@@ -195,6 +216,10 @@ std::vector<Case> cases() {
       all.push_back({"moe", "ep-deepspeed", ranks, microbatches});
       all.push_back({"gpt", kShares, ranks, microbatches});
       all.push_back({"moe", kShares, ranks, microbatches + 10});
+      if (microbatches < 4) {
+        all.push_back(
+            {"gpt", microbatches == 1 ? "pipeline/1f1b" : "pipeline/zb-h1", ranks, microbatches});
+      }
     }
   }
   return all;

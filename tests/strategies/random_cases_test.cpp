@@ -5,9 +5,7 @@
 // HIDUP_RANDOM_CASES in the environment, "FIRST LAST", selects the cases.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <numeric>
-#include <sstream>
 
 #include "app/planning.h"
 #include "core/check.h"
@@ -17,18 +15,14 @@
 #include "deck/train_deck.h"
 #include "graph/batch.h"
 #include "models/transformer.h"
-#include "saved_run.h"
 #include "search/named/combination.h"
 #include "search/named/named_strategies.h"
 #include "sharding/memory_choices.h"
 #include "strategy_cases.h"
-#include "temporary_folder.h"
+#include "tried_training.h"
 
 namespace hidup {
 namespace {
-
-constexpr int kCaseSteps = 3;
-constexpr int kCaseSaved = 1;
 
 Graph random_model(Draw& draw) {
   const auto number = [&](size_t least, size_t most) {
@@ -138,54 +132,16 @@ Strategy random_training(const Graph& graph, const Mesh& mesh, Draw& draw) {
   return with_random_messages(graph, std::move(strategy), draw);
 }
 
-// Returns a text such as "6 ranks, a 2 (numbered 0), b 3 (numbered 1)", with the strategy.
-std::string describe(const Graph& graph, const Strategy& strategy) {
-  std::ostringstream text;
-  text << ranks_of(strategy.mesh) << " ranks";
-  for (const Axis& axis : strategy.mesh) {
-    text << ", " << axis.name << " " << axis.size << " (numbered " << axis.numbered << ")";
-  }
-  text << "\n" << print_strategy(graph, strategy);
-  return text.str();
-}
-
-std::pair<int, int> cases_to_try() {
-  const char* text = std::getenv("HIDUP_RANDOM_CASES");
-  std::istringstream words(text == nullptr ? HIDUP_RANDOM_CASES : text);
-  std::pair<int, int> ends;
-  words >> ends.first >> ends.second;
-  check(!words.fail() && ends.first <= ends.second, "HIDUP_RANDOM_CASES is no FIRST LAST");
-  return ends;
-}
-
 void try_case(int number) {
   Draw draw(static_cast<uint64_t>(number));
   const Graph graph = random_model(draw);
-  const auto training = [&] {
+  try_training("case " + std::to_string(number), graph, [&] {
     return random_training(graph, random_mesh(static_cast<int64_t>(1 + draw.below(7)), draw), draw);
-  };
-  const Strategy first = training();
-  SCOPED_TRACE("case " + std::to_string(number) + ": " + describe(graph, first));
-  const ShortRun expected = run_alone(graph, kCaseSteps, kStrategyVocab);
-  const TemporaryFolder folder;
-  const SavedAt saved{folder / "", kCaseSaved};
-  ShortRun found;
-  ASSERT_NO_THROW(
-      found = run_saved(graph, first, static_cast<int>(ranks_of(first.mesh)), kCaseSteps, saved));
-  EXPECT_EQ(differences(expected, found), "");
-  const Strategy second = training();
-  SCOPED_TRACE("gone on with: " + describe(graph, second));
-  std::vector<double> losses;
-  ASSERT_NO_THROW(
-      losses = resume(graph, second, static_cast<int>(ranks_of(second.mesh)), kCaseSteps, saved));
-  ASSERT_EQ(losses.size(), size_t{kCaseSteps - kCaseSaved});
-  for (size_t i = 0; i < losses.size(); ++i) {
-    EXPECT_NEAR(losses[i] / expected.losses[kCaseSaved + i], 1.0, Bounds().loss);
-  }
+  });
 }
 
 TEST(RandomCases, EqualOneRank) {
-  const auto [first, last] = cases_to_try();
+  const auto [first, last] = cases_to_try("HIDUP_RANDOM_CASES", HIDUP_RANDOM_CASES);
   for (int number = first; number <= last; ++number) {
     try_case(number);
   }

@@ -61,7 +61,7 @@ class SumRun {
   SumRun(const Mesh& mesh, const Layout& from, const Layout& to, const Route& route,
          std::optional<DType> sent_as, const std::vector<Shape>& shapes = kGradients)
       : from_(from) {
-    ProgramBuilder builder("sums", mesh, 1, [&](const RouteDemand&) { return route; });
+    ProgramBuilder builder("sums", mesh, [&](const RouteDemand&) { return route; });
     const auto add_all = [&](const Layout& layout) {
       ValueIds values;
       for (const Shape& shape : shapes) {

@@ -99,7 +99,7 @@ class RouteRun {
  public:
   RouteRun(const Mesh& mesh, const Pair& pair, const Route& route, std::vector<Shape> shapes)
       : pair_(pair), shapes_(std::move(shapes)) {
-    ProgramBuilder builder("route", mesh, 1, [&](const RouteDemand&) { return route; });
+    ProgramBuilder builder("route", mesh, [&](const RouteDemand&) { return route; });
     const auto add_all = [&](const Layout& layout) {
       std::vector<ValueId> values;
       for (const Shape& shape : shapes_) {  // gradients are contiguous, and come last

@@ -46,6 +46,10 @@ TEST(NamedStrategies, EqualOneRank) {
   }
 }
 
+TEST(Pipelines, EqualOneRank) {
+  expect_equal_under_pipelines(strategy_model("bert", "top2", 3, 1.25), processes());
+}
+
 TEST(NamedStrategies, EqualOneRankInSixteenBits) {
   expect_equal_in_sixteen_bits(strategy_model("gpt", "hash", 3, 0.8), processes());
 }

@@ -14,6 +14,7 @@
 #include "models/transformer.h"
 #include "program/lower.h"
 #include "search/named/named_strategies.h"
+#include "search/named/pipeline.h"
 
 namespace hidup {
 namespace {
@@ -286,6 +287,18 @@ void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& r
       strategy.microbatches = number;
       expect_equal(graph, strategy, expected, ranks, std::string(named.name));
     }
+  }
+}
+
+void expect_equal_under_pipelines(const Graph& graph, const TriedRanks& ranks) {
+  const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  const Mesh mesh = {{.name = "pipe", .size = ranks.size}};
+  const char* const of_two_chunks = ranks.size < 4 ? "dualpipe-v" : "zb-h2";  // two layers only
+  for (const char* schedule : {"gpipe", "1f1b", "zb-h1", of_two_chunks}) {
+    Strategy strategy = named_strategy("pipeline", graph, mesh);
+    strategy.accumulate = 3;
+    strategy = with_stages(graph, std::move(strategy), {.axis = 0, .name = schedule});
+    expect_equal(graph, strategy, expected, ranks, schedule);
   }
 }
 

@@ -89,6 +89,9 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
 void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
                                          int microbatches);
 
+// Runs pipelines with a stage per rank.
+void expect_equal_under_pipelines(const Graph& graph, const TriedRanks& ranks);
+
 // Runs a sample of named strategies with the batch in several groups.
 void expect_equal_in_groups(const Graph& graph, const TriedRanks& ranks);
 

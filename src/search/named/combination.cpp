@@ -119,7 +119,7 @@ std::string obstacle(const Graph& graph, const Strategy& strategy,
     if (names[axis]->of_experts && all([](const Rule& rule) { return rule.name != "expert"; })) {
       return of_axis + " needs experts, and the model has none";
     }
-    if (strategy.mesh[axis].size > 1 &&
+    if (strategy.mesh[axis].size > 1 && !names[axis]->of_stages &&
         all([](const Rule& rule) { return rule.name == "replicate"; })) {
       return of_axis + " finds no operation to cut";
     }

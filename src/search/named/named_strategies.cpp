@@ -47,6 +47,11 @@ std::vector<std::string> megatron_sp(const Graph& graph, const Axis& /*axis*/) {
   return tensor_parallel_rules(graph, true);
 }
 
+// Every rank of the axis computes everything, until with_stages() divides it.
+std::vector<std::string> whole(const Graph& graph, const Axis& /*axis*/) {
+  return std::vector<std::string>(graph.ops().size(), "replicate");
+}
+
 // Returns the rules for the axis by itself, as if it were the only one.
 std::vector<std::string> least_on_axis(const Graph& graph, const Axis& axis) {
   std::vector<std::string> rules;
@@ -143,6 +148,16 @@ constexpr std::array kStrategies = {
         .rules = data_parallel,
         .storage = Storage::first_rank,
     },
+    // Gives each rank a stage. Values pass from stage to stage, microbatch by microbatch.
+    NamedStrategy{
+        .name = "pipeline",
+        .doc =
+            "a stage of the model per rank, in the order of train.pipeline; along the outermost of "
+            "several axes, with dp along the others",
+        .source = "GPipe, Huang et al. 2019; PipeDream, Narayanan et al. 2019",
+        .rules = whole,
+        .of_stages = true,
+    },
     // Minimizes communication volume, like searches that ignore overlap.
     NamedStrategy{
         .name = "min-comm",
@@ -195,7 +210,7 @@ std::vector<std::string_view> plain_names(const Graph& graph, const Mesh& mesh) 
     const bool is_fsdp = one_axis && !known.on_outer_axes.empty();
     const bool says_nothing =
         known.of_experts && std::ranges::count(known.rules(graph, mesh[0]), "expert") == 0;
-    if (!is_fsdp && !says_nothing) {
+    if (!is_fsdp && !says_nothing && !known.of_stages) {
       names.push_back(known.name);
     }
   }

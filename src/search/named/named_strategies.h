@@ -30,6 +30,9 @@ struct NamedStrategy {
   bool defer_gradients = false;           // Strategy::defer_gradients
   bool of_experts = false;                // needs experts
   bool by_axis = false;                   // the rules depend on the axis
+  // The axis is a pipeline (pipeline.h). If this name stands alone, that is the outermost axis with
+  // ranks, and the others are dp.
+  bool of_stages = false;
   // If this name stands alone: the name for all but the innermost axis with ranks; empty: this.
   std::string_view on_outer_axes = {};
   // Makes the strategy of this name alone for all axes together, without setting its name.
@@ -40,8 +43,9 @@ std::span<const NamedStrategy> named_strategies();
 // Returns null where no strategy has the name.
 const NamedStrategy* find_strategy(std::string_view name);
 
-// Returns the names that differ for a model on the mesh: without hsdp where one axis has ranks, and
-// without expert strategies where the model has no experts.
+// Returns the names that differ for a model on the mesh and that searches compare with: without
+// pipelines, without hsdp where one axis has ranks, and without expert strategies where the model
+// has no experts.
 std::vector<std::string_view> plain_names(const Graph& graph, const Mesh& mesh);
 
 // `name`: a record's name, or one per axis of the mesh: "node=dp,gpu=megatron" (combination.h).

@@ -1,10 +1,20 @@
 #include "search/named/rules_by_name.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
+
+#include "core/check.h"
+#include "core/limits.h"
+#include "graph/batch.h"
+#include "search/named/pipeline.h"
 
 namespace hidup {
 namespace {
+
+// With 4 groups of microbatches per stage, stages idle for less than a fifth of a step.
+constexpr int64_t kGroupsPerStage = 4;
 
 // Returns every parameter's layout as the first operation that reads it uses it.
 std::vector<Layout> layouts_in_use(const Graph& graph, const Strategy& strategy) {
@@ -77,11 +87,44 @@ Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
     Layout state = sharded_on(state_sharded, storage, tensor.shape, mesh_);
     strategy.parameters.push_back({id, std::move(storage), std::move(state), residency});
   }
-  return strategy;
+  return with_pipeline(std::move(strategy), names);
+}
+
+Strategy RulesByName::with_pipeline(Strategy strategy,
+                                    std::span<const NamedStrategy* const> names) const {
+  std::optional<size_t> pipeline;
+  int64_t others = 1;
+  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+    if (!names[axis]->of_stages || mesh_[axis].size == 1) {
+      others *= mesh_[axis].size;
+    } else if (pipeline) {
+      fail(ExitCode::usage, "the axes {} and {} are both pipelines: a model has one",
+           mesh_[*pipeline].name, mesh_[axis].name);
+    } else {
+      pipeline = axis;
+    }
+  }
+  if (!pipeline) {
+    return strategy;
+  }
+  if (accumulate_obstacle(graph_).empty()) {
+    const int64_t most = std::max<int64_t>(batch_of(graph_) / others, 1);
+    strategy.accumulate = static_cast<int>(
+        std::min({kGroupsPerStage * mesh_[*pipeline].size, most, int64_t{kMaxMicrobatches}}));
+  }
+  return with_stages(graph_, std::move(strategy), {.axis = *pipeline, .name = "1f1b"});
 }
 
 std::vector<const NamedStrategy*> names_of_axes(const NamedStrategy& name, const Mesh& mesh) {
   std::vector<const NamedStrategy*> names(mesh.size(), &name);
+  if (name.of_stages) {
+    const auto first = std::ranges::find_if(mesh, [](const Axis& axis) { return axis.size > 1; });
+    for (size_t axis = 0; axis < mesh.size(); ++axis) {
+      const bool is_first = first == mesh.end() || &mesh[axis] == &*first;
+      names[axis] = is_first ? &name : find_strategy("dp");
+    }
+    return names;
+  }
   bool inside = true;  // no axis with ranks has come yet
   for (size_t axis = mesh.size(); axis-- > 0 && !name.on_outer_axes.empty();) {
     if (!inside) {

@@ -16,13 +16,15 @@ class RulesByName {
   // Graph and mesh must outlive the object.
   RulesByName(const Graph& graph, const Mesh& mesh) : graph_(graph), mesh_(mesh) {}
 
-  // Returns a strategy without a name. `names`: one per axis, which gives the axis its rules and
-  // storage. A parameter lies as the axes that store it as used need it; the axes that shard it cut
-  // the rest, outermost first. One name suffices to defer gradients, or to hold parameters only for
-  // a pass.
+  // Returns a strategy without a name. Throws Error(usage) where two axes are pipelines. `names`:
+  // one per axis, which gives the axis its rules and storage. A parameter lies as the axes that
+  // store it as used need it; the axes that shard it cut the rest, outermost first. One name
+  // suffices to defer gradients, or to hold parameters only for a pass.
   Strategy strategy(std::span<const NamedStrategy* const> names);
 
  private:
+  // Divides the model in stages along the axis whose name asks for them.
+  Strategy with_pipeline(Strategy strategy, std::span<const NamedStrategy* const> names) const;
   const std::vector<Rule>& rules(const NamedStrategy& name, size_t axis);
 
   const Graph& graph_;

@@ -1,0 +1,42 @@
+// What the stages of a pipeline have, for people and for --json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "program/program.h"
+#include "sharding/strategy.h"
+
+namespace hidup {
+
+// A chunk of a pipeline's device.
+struct ChunkReport {
+  OpId first = -1;
+  OpId last = -1;              // in graph order
+  int device = 0;              // of the pipeline
+  std::vector<int64_t> ranks;  // coordinates on the pipeline's axis
+  double flops_part = 0.0;     // of the forward pass, over those of all chunks
+  int64_t peak_bytes = 0;      // of the device's rank that needs most
+};
+
+struct PipelineReport {
+  std::string axis;
+  std::string schedule;  // its name
+  int microbatches = 0;  // of the schedule: groups of the strategy
+  double idle = 0.0;     // idle_part()
+  std::vector<ChunkReport> chunks;
+};
+
+// `program`: of the strategy, which has a schedule.
+PipelineReport report_pipeline(const Graph& graph, const Strategy& strategy,
+                               const Program& program);
+
+// Returns a line about the schedule, and a line per chunk.
+std::string describe(const Graph& graph, const PipelineReport& report);
+
+// Returns the schedule as a CSV file. Throws Error(usage) where the strategy has none.
+std::string schedule_csv(const Graph& graph, const Strategy& strategy);
+
+}  // namespace hidup
