@@ -10,7 +10,7 @@ import h5py
 
 import harness
 
-USAGE, OUT_OF_MEMORY, COMMUNICATION, FILE, UNAVAILABLE = 2, 4, 5, 6, 8
+USAGE, OUT_OF_MEMORY, COMMUNICATION, FILE, STOPPED, UNAVAILABLE = 2, 4, 5, 6, 7, 8
 FOR_EVER = "train.steps=1000000"
 
 
@@ -24,20 +24,26 @@ class AccidentTest(harness.RunTest):
         self.assertEqual(sorted(launch.ranks()), list(range(ranks)))
         return launch
 
+    def start_all(self, cases):
+        """Starts a run on two ranks for each case at once, because runs that fail mostly wait.
+        cases: {case: (setting or None, program)}. Returns {case: its launch}."""
+        launches = {}
+        for number, (case, (setting, program)) in enumerate(cases.items()):
+            args = self.train_args(f"run{number}.h5", *([setting] if setting else []))
+            launches[case] = harness.Launch(2, args, program=program)
+            self.addCleanup(launches[case].__exit__)
+        return launches
+
 
 class FileAccidents(AccidentTest):
 
-    def test_missing_data(self):
-        result = harness.run(2, self.train_args("run.h5", "data.path=nowhere.txt"))
-        self.assert_one_error(result, FILE, "nowhere.txt")
-
-    def test_glob_without_match(self):
-        result = harness.run(2, self.train_args("run.h5", "data.path=nowhere/*.txt"))
-        self.assert_one_error(result, FILE, "nowhere/*.txt")
-
-    def test_data_is_a_folder(self):
-        result = harness.run(2, self.train_args("run.h5", f"data.path={self.folder}"))
-        self.assert_one_error(result, FILE, str(self.folder))
+    def test_data_cannot_be_read(self):
+        """No such file, a pattern that no file matches, and a folder."""
+        paths = ("nowhere.txt", "nowhere/*.txt", str(self.folder))
+        launches = self.start_all({path: (f"data.path={path}", harness.BINARY) for path in paths})
+        for path, launch in launches.items():
+            with self.subTest(path=path):
+                self.assert_one_error(launch.wait(harness.SOON), FILE, path)
 
     def test_existing_output(self):
         out = self.folder / "run.h5"
@@ -97,13 +103,15 @@ class FileAccidents(AccidentTest):
 
     def test_data_is_deleted_or_replaced_during_the_run(self):
         data = self.folder / "text.txt"
-        with harness.Launch(2, self.train_args("run.h5", "train.steps=3000")) as launch:
-            launch.wait_for_rows(self.folder / "run.h5", 1)
-            other = self.folder / "other.txt"
-            other.write_text("short")
-            other.rename(data)
-            data.unlink()
-            self.assert_done(launch.wait(60))
+        launch = self.start(2)
+        other = self.folder / "other.txt"
+        other.write_text("short")
+        other.rename(data)
+        data.unlink()
+        seen = len(harness.losses(self.folder / "run.h5"))
+        launch.wait_for_rows(self.folder / "run.h5", seen + 100)  # reads all data again
+        launch.signal(signal.SIGUSR1)
+        self.assertEqual(launch.wait(harness.SOON).code, STOPPED)
 
     def test_readable_after_a_kill(self):
         launch = self.start(2)
@@ -141,28 +149,29 @@ class UsageAccidents(AccidentTest):
 
 class LostRanks(AccidentTest):
 
-    def limited(self, ranks, limit):
-        """Returns a program with this limit on the ranks for which the shell's test holds."""
-        program = self.folder / "hidup.sh"
+    def limited(self, ranks, kib):
+        """Returns a program with so much address space on the ranks for which the shell's test holds."""
+        program = self.folder / f"hidup{len(list(self.folder.iterdir()))}.sh"
         program.write_text('#!/usr/bin/env bash\n'
-                           f'! [[ {ranks} ]] || {limit}\n'
+                           f'! [[ {ranks} ]] || ulimit -v {kib}\n'
                            f'exec "{harness.BINARY}" "$@"\n')
         program.chmod(0o755)
         return program
 
     def test_too_little_memory_to_start(self):
-        for ranks in ("$OMPI_COMM_WORLD_RANK == 1", "true"):
-            for limit in (100000, 300000, 550000):  # KiB
-                with self.subTest(ranks=ranks, limit=limit):
-                    result = harness.run(2, self.train_args("run.h5"), timeout=harness.SOON,
-                                         program=self.limited(ranks, f"ulimit -v {limit}"))
-                    self.assert_one_error(result, OUT_OF_MEMORY, "rank ", "of address space")
+        launches = self.start_all({(ranks, kib): (None, self.limited(ranks, kib))
+                                   for ranks in ("$OMPI_COMM_WORLD_RANK == 1", "true")
+                                   for kib in (100000, 300000, 550000)})
+        for (ranks, kib), launch in launches.items():
+            with self.subTest(ranks=ranks, kib=kib):
+                self.assert_one_error(launch.wait(harness.SOON), OUT_OF_MEMORY, "rank ", "of address space")
 
     def test_too_little_memory_to_train(self):
-        for limit in range(600000, 721000, 40000):  # KiB: around the first sufficient limit
-            with self.subTest(limit=limit):
-                result = harness.run(2, self.train_args("run.h5", ["--overwrite"]), timeout=harness.SOON,
-                                     program=self.limited("true", f"ulimit -v {limit}"))
+        launches = self.start_all({kib: (None, self.limited("true", kib))
+                                   for kib in range(600000, 721000, 40000)})  # around the first sufficient limit
+        for kib, launch in launches.items():
+            with self.subTest(kib=kib):
+                result = launch.wait(harness.SOON)
                 if result.code != 0:
                     self.assert_one_error(result, OUT_OF_MEMORY, "of address space")
 
@@ -182,7 +191,7 @@ class LostRanks(AccidentTest):
 
     def test_rank_has_too_little_memory(self):
         # (tests/comm tests the end of a rank that throws in the middle of a step.)
-        program = self.limited("$OMPI_COMM_WORLD_RANK == 1", "ulimit -v 1500000")  # KiB
+        program = self.limited("$OMPI_COMM_WORLD_RANK == 1", 1500000)
         result = harness.run(3, self.train_args("big.h5", "train.batch=100000"), program=program)
         self.assert_one_error(result, OUT_OF_MEMORY, "rank 1 ", "the plan needs", "largest tensors")
 
@@ -196,15 +205,17 @@ class LostRanks(AccidentTest):
         self.assertIn("rank 1", result.stderr)
 
     def test_rank_is_stopped(self):
+        stopped = {}
         for culprit in (0, 1):
+            launch = self.start(3, f"{culprit}.h5")
+            stopped[culprit] = launch, launch.ranks()
+            os.kill(launch.ranks()[culprit], signal.SIGSTOP)
+        for culprit, (launch, ranks) in stopped.items():  # they notice it concurrently
             with self.subTest(culprit=culprit):
-                launch = self.start(3, f"{culprit}.h5")
-                pids = launch.ranks().values()
-                os.kill(launch.ranks()[culprit], signal.SIGSTOP)
                 result = launch.wait(harness.SOON)
                 self.assert_one_error(result, COMMUNICATION, f": rank {culprit} ")
                 # mpirun kills a stopped rank and does not wait for its end.
-                self.assertFalse(harness.left_alive(pids, within=10))
+                self.assertFalse(harness.left_alive(ranks.values(), within=10))
 
 
 if __name__ == "__main__":

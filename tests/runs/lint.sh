@@ -1,20 +1,22 @@
 #!/usr/bin/env bash
 # Checks the sources, including uncommitted ones:
-# lint.sh format|shell|operations|tidy|tidy-cuda BUILD
+# lint.sh format|shell|operations|names|tidy|tidy-cuda BUILD
 # format: clang-format. shell: shellcheck. operations: the files that name an operation are those in
-# operations.txt. tidy: clang-tidy, with the compile commands of the build folder BUILD; minutes.
+# operations.txt. names: sources include what they use (names.py). tidy: clang-tidy, with the compile commands
+# of the build folder BUILD; minutes.
 # tidy-cuda: the same for sources that need CUDA, with the commands of a build on the shim.
 set -euo pipefail
 
 kind=$1
 build=$2
+python=${HIDUP_PYTHON:-python3}
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 sources() {
   git ls-files -z --cached --others --exclude-standard "$@"
 }
 
-# The sources of a folder are checked together to parse their headers once. The analyzer takes most of the
+# Many sources are checked together to parse their headers once. The analyzer takes most of the
 # remaining time: it follows calls into our functions but not into the standard library's, and explores a
 # tenth of the default number of states in the largest functions. The compile commands are GCC's: clang lacks
 # some of its warnings and options.
@@ -28,7 +30,7 @@ tidy() {
   unified=$(mktemp -d)
   # shellcheck disable=SC2064
   trap "rm -r '$unified'" EXIT
-  "${HIDUP_PYTHON:-python3}" tests/runs/unify.py "$build" "$unified" >"$unified/names"
+  "$python" tests/runs/unify.py "$build" "$unified" >"$unified/names"
   xargs -0 --max-procs=2 --max-args=1 clang-tidy --quiet -p "$unified" --config-file=.clang-tidy \
     --extra-arg=-Wno-unknown-warning-option \
     --extra-arg=-Wno-unused-command-line-argument "${analyzer[@]}" <"$unified/names" \
@@ -46,6 +48,7 @@ case $kind in
         exit 1
       }
     ;;
+  names) sources 'src/*.cpp' 'src/*.h' 'kernels/*.cpp' 'kernels/*.h' | "$python" tests/runs/names.py ;;
   tidy)
     # Sources that need CUDA have no compile commands in this build.
     sources 'src/*.cpp' 'kernels/*.cpp' ':!src/device/cuda_*' ':!src/comm/nccl_*' \
@@ -53,7 +56,7 @@ case $kind in
     ;;
   tidy-cuda) sources 'src/device/cuda_*.cpp' 'src/comm/nccl_*.cpp' 'kernels/*_cuda.cpp' | tidy ;;
   *)
-    echo "lint.sh: unknown kind '$kind' (known: format, shell, operations, tidy, tidy-cuda)" >&2
+    echo "lint.sh: unknown kind '$kind' (known: format, shell, operations, names, tidy, tidy-cuda)" >&2
     exit 2
     ;;
 esac

@@ -280,8 +280,12 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
 void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
                                          int microbatches) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  int cases = 0;
   for (const NamedStrategy& named : named_strategies()) {
     for (int number = 1; number <= microbatches; ++number) {
+      if (cases++ % ranks.named_every != 0) {
+        continue;
+      }
       const Mesh mesh = strategy_mesh(ranks.size, static_cast<uint64_t>(number));
       Strategy strategy = named_strategy(named.name, graph, mesh);
       strategy.microbatches = number;
@@ -332,6 +336,7 @@ void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks
 
 void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& ranks, int strategies) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  int cases = 0;
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto expect_near = [&](const Strategy& strategy, const std::string& what) {
       expect_equal(graph, strategy, expected, ranks, what, bounds_of(dtype), dtype);
@@ -345,6 +350,9 @@ void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& rank
     }
     if (dtype == DType::bf16) {
       for (const NamedStrategy& named : named_strategies()) {
+        if (cases++ % ranks.named_every != 0) {
+          continue;
+        }
         expect_near(named_strategy(named.name, graph, strategy_mesh(ranks.size, 1)),
                     std::string(named.name));
       }
@@ -354,12 +362,16 @@ void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& rank
 
 void expect_equal_in_sixteen_bits(const Graph& wide, const TriedRanks& ranks) {
   const ShortRun exact = run_alone(wide, kStrategySteps, kStrategyVocab);
+  int cases = 0;
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Graph graph = with_precision(wide, dtype);
     const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
     EXPECT_EQ(differences(exact, expected, bounds_of(dtype)), "") << name_of(dtype) << " and f32";
     for (const NamedStrategy& named : named_strategies()) {
       for (const int microbatches : {1, 3}) {
+        if (cases++ % ranks.named_every != 0) {
+          continue;
+        }
         const Mesh mesh = strategy_mesh(ranks.size, static_cast<uint64_t>(microbatches));
         Strategy strategy = named_strategy(named.name, graph, mesh);
         strategy.microbatches = microbatches;

@@ -44,6 +44,8 @@ struct TriedRanks {
   std::function<std::string(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
                             const Bounds& bounds, DType gradients_as)>
       compare;
+  // Tries one out of so many cases with a named strategy, where ranks compute slowly.
+  int named_every = 1;
 };
 
 // Collective. Compares on rank 0, and empty on the others; with gradients in 16 bits also the
