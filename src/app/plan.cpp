@@ -26,6 +26,7 @@ namespace {
 
 LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
                       const MachineCosts& known, const std::string& hints) {
+  check_that_a_search_fits(deck);
   if (!known.costs) {
     fail_for_missing_rate(deck, mesh,
                           "--strategy search rests on it, or on cluster.profile; or name a "

@@ -318,12 +318,15 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
   }
 }
 
-SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
-                             const std::string& hints) {
+void check_that_a_search_fits(const Deck& deck) {
   if (deck.train->pipeline != "auto") {
     fail_at(deck, "train.pipeline",
             "train.pipeline: a search makes no pipelines; name the strategy pipeline on an axis");
   }
+}
+
+SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
+                             const std::string& hints) {
   SearchOptions options{.time_limit_s = kSearchTime,
                         .memory_limit = deck.cluster->device_memory.value_or(0),
                         .lowering = lowering_options(deck)};

@@ -86,6 +86,9 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
 inline constexpr double kSearchTime = 10.0;
 inline constexpr double kThoroughSearchTime = 60.0;
 
+// Throws Error(usage) where the deck asks for what a search does not find.
+void check_that_a_search_fits(const Deck& deck);
+
 // Returns the search options of the decks. `hints`: a file (sharding/hints.h), or empty. Throws as
 // read_hints(), and Error(file).
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,

@@ -11,6 +11,7 @@
 #include "app/plan_report.h"
 #include "app/run_search.h"
 #include "app/what_if.h"
+#include "app/stage_report.h"
 #include "commands/commands.h"
 #include "core/check.h"
 #include "core/name_pattern.h"
@@ -54,6 +55,22 @@ Json memory_json(const MemoryPlan& plan) {
 }
 
 // Rows that differ only in times, which are added up.
+Json pipeline_json(const Graph& graph, const PipelineReport& report) {
+  Json chunks = Json::array();
+  for (const ChunkReport& chunk : report.chunks) {
+    chunks.push_back({{"first_operation", graph.op_name(chunk.first)},
+                      {"last_operation", graph.op_name(chunk.last)},
+                      {"ranks", chunk.ranks},
+                      {"flops_part", chunk.flops_part},
+                      {"peak_bytes", chunk.peak_bytes}});
+  }
+  return {{"axis", report.axis},
+          {"schedule", report.schedule},
+          {"microbatches", report.microbatches},
+          {"idle_part", report.idle},
+          {"stages", chunks}};
+}
+
 struct Row {
   std::vector<std::string> texts;
   int count = 0;
@@ -279,6 +296,7 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
   Explained result;
   const SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
   if (options.strategy == kSearch) {
+    check_that_a_search_fits(input.deck);
     SearchOutcome found = search_for(input.deck, input.graph, input.mesh, profile, search);
     result.candidates = best_of_each_name(found, input, all_costs);
     result.step = std::move(found.step);
@@ -329,6 +347,10 @@ int explain(const ExplainOptions& options) {
                           {"dependency_floor_s", to_seconds(emulated->floor)}};
     }
     json["memory"] = memory_json(step.plan);
+    if (strategy.schedule) {
+      json["pipeline"] =
+          pipeline_json(input.graph, report_pipeline(input.graph, strategy, step.program));
+    }
     json["candidates"] = candidates_json(found.candidates);
     if (found.what_if) {
       json["what_if_now_s"] = found.what_if->now_s;
@@ -345,6 +367,9 @@ int explain(const ExplainOptions& options) {
     results::print("emulated  {}; in any order of the instructions at least {}\n",
                    format_seconds(to_seconds(emulated->step)),
                    format_seconds(to_seconds(emulated->floor)));
+  }
+  if (strategy.schedule) {
+    results::print("{}", describe(input.graph, report_pipeline(input.graph, strategy, step.program)));
   }
   report.print();
   results::print("\ncandidates\n");

@@ -31,6 +31,7 @@ constexpr double kLate = 1.2;
 // Subtracts the time that the process has already used from its time limit.
 SearchOptions search_options(const SearchCommandOptions& options, const PlanningInput& input,
                              const Deadline& end) {
+  check_that_a_search_fits(input.deck);
   SearchOptions search = search_options(input.deck, input.graph, input.mesh, options.hints);
   search.baselines = options.baselines;
   if (options.level == "fast") {

@@ -29,7 +29,6 @@ class Verifier {
         before_(program, steps_) {}
 
   void run() const {
-    verify_parts(program_);
     check_waits();
     for (size_t v = 0; v < program_.values.size(); ++v) {
       check_defined(v);
@@ -216,6 +215,7 @@ class Verifier {
 }  // namespace
 
 void verify(const Program& program, const MemoryPlan& plan) {
+  verify_parts(program);  // what follows rests on the ranks' parts
   Verifier(program, plan).run();
 }
 

@@ -24,7 +24,8 @@ class MemoryCheck {
     // First use (-1 for persistent values) and value.
     std::vector<std::pair<int, size_t>> order;
     for (size_t v = 0; v < program_.values.size(); ++v) {
-      if (plan_.sizes[v] > 0) {
+      const bool is_buffer = !program_.values[v].holds.empty();
+      if (is_buffer || program_.lies_on(static_cast<ValueId>(v), plan_.rank)) {
         check_own_accesses(v);
       }
       if (program_.values[v].persistent()) {

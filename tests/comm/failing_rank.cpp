@@ -70,6 +70,15 @@ void run(hidup::MpiSession& mpi, const std::string& how) {
           0, 1, [] { return false; }, "the start of x");
     }
     float one = 1.0F;
+    if (how == "never_sends_in_step") {
+      if (world.rank() == 0) {
+        std::this_thread::sleep_for(std::chrono::minutes(1));
+      }
+      float received = 0.0F;
+      world.move(*stream, &one, &received, 1, {0, 0, 0}, hidup::DType::f32,
+                 "layers.1.move, microbatch 3");
+      stream->synchronize();
+    }
     world.all_reduce(*stream, &one, 1, hidup::DType::f32, hidup::CollectiveAlgorithm::automatic,
                      "one");
     stream->synchronize();

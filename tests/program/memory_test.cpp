@@ -28,8 +28,9 @@ TEST(MemoryPlan, IsRightOnEveryRankAndReusesActivations) {
 
 // Returns offsets by trying: greedy by size, the lowest free offset.
 std::vector<int64_t> offsets_by_trying(const Program& program, const MemoryPlan& plan) {
-  const Accesses accesses(program);
-  const HappensBefore before(program);
+  const RankSteps steps(program, plan.rank);
+  const Accesses accesses(program, steps);
+  const HappensBefore before(program, steps);
   const auto dies_before = [&](size_t a, size_t b) {
     return std::ranges::all_of(accesses[a], [&](const Access& use) {
       return before(use.instruction, accesses[b].front().instruction);

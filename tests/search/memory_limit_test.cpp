@@ -32,6 +32,9 @@ TEST(MemoryLimit, TheLeastIsNoMoreThanAnyNamedStrategyNeeds) {
     };
     EXPECT_EQ(least.bytes, bytes(least.strategy));
     for (const NamedStrategy& named : named_strategies()) {
+      if (named.of_stages) {
+        continue;
+      }
       EXPECT_LE(least.bytes, bytes(named_strategy(named.name, graph, setting.mesh)));
     }
   }

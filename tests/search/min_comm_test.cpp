@@ -120,6 +120,9 @@ TEST(MinComm, IsBetweenTheNamedStrategiesOrBetter) {
       const Graph graph = bert(batch, 2, experts);
       const double least = volume_of(graph, named_strategy("min-comm", graph, mesh));
       for (const NamedStrategy& named : named_strategies()) {
+        if (named.of_stages) {  // a rank does not compute everything then
+          continue;
+        }
         EXPECT_LE(least, volume_of(graph, named_strategy(named.name, graph, mesh)) * (1 + 1e-6))
             << named.name << ", batch " << batch << ", " << experts << " experts";
       }

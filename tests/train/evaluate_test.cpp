@@ -54,6 +54,8 @@ class Rank {
     const MemoryPlan behind = plan_memory(forward_, world.rank(), stored_values(training_, plan));
     verify(forward_, behind);
     groups_.emplace(world, training_.mesh);
+    groups_->add_groups_of(training_);
+    groups_->add_groups_of(forward_);
     const PlannedProgram programs[] = {{training_, plan}, {forward_, behind}};
     store_.emplace(programs, *device_, *groups_, 1);
     trainer_.emplace(training_, plan, *store_, world.rank(), deck.train->seed);
