@@ -280,7 +280,7 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
 void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
                                          int microbatches) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
-  int cases = 0;
+  int64_t cases = ranks.size;
   for (const NamedStrategy& named : named_strategies()) {
     for (int number = 1; number <= microbatches; ++number) {
       if (cases++ % ranks.named_every != 0) {
@@ -336,7 +336,7 @@ void expect_equal_under_combinations(const Graph& graph, const TriedRanks& ranks
 
 void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& ranks, int strategies) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
-  int cases = 0;
+  int64_t cases = ranks.size;
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto expect_near = [&](const Strategy& strategy, const std::string& what) {
       expect_equal(graph, strategy, expected, ranks, what, bounds_of(dtype), dtype);
@@ -362,7 +362,7 @@ void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& rank
 
 void expect_equal_in_sixteen_bits(const Graph& wide, const TriedRanks& ranks) {
   const ShortRun exact = run_alone(wide, kStrategySteps, kStrategyVocab);
-  int cases = 0;
+  int64_t cases = ranks.size;
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const Graph graph = with_precision(wide, dtype);
     const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);

@@ -44,7 +44,7 @@ struct TriedRanks {
   std::function<std::string(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
                             const Bounds& bounds, DType gradients_as)>
       compare;
-  // Tries one out of so many cases with a named strategy, where ranks compute slowly.
+  // Tries one out of so many cases with a named strategy; others on one rank more.
   int named_every = 1;
 };
 
