@@ -1,6 +1,7 @@
 #include "app/planning.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <tuple>
 #include <utility>
 
@@ -71,11 +72,15 @@ Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy) {
   return strategy;
 }
 
+bool is_schedule_file(const Deck& deck) {
+  return deck.train->pipeline.ends_with(".csv");
+}
+
 // Returns the schedule that train.pipeline says, for the axis. `microbatches`: of a CSV file.
 StageSchedule wanted_schedule(const Deck& deck, size_t axis, int microbatches) {
   const std::string& wanted = deck.train->pipeline;
   StageSchedule schedule{.axis = axis, .name = wanted};
-  if (wanted.ends_with(".csv")) {
+  if (is_schedule_file(deck)) {
     const std::string text = read_text_file(wanted, "schedule");
     schedule.name = kCustomSchedule;
     schedule.custom =
@@ -85,9 +90,10 @@ StageSchedule wanted_schedule(const Deck& deck, size_t axis, int microbatches) {
     for (const pipeline::NamedSchedule& row : pipeline::named_schedules()) {
       names.emplace_back(row.name);
     }
-    const std::string hint = nearest(wanted, names);
+    const std::string name = std::filesystem::path(wanted).filename();
+    const std::string hint = nearest(name, names);
     fail(ExitCode::usage, "expected auto, {}, or a file that ends in .csv, found {}{}",
-         pipeline::schedule_names(), shown(wanted),
+         pipeline::schedule_names(), shown(name),
          hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint));
   }
   return schedule;
@@ -95,7 +101,7 @@ StageSchedule wanted_schedule(const Deck& deck, size_t axis, int microbatches) {
 
 // Applies train.pipeline. A strategy by name gets the stages that the schedule needs.
 Strategy with_pipeline(const Deck& deck, const Graph& graph, Strategy strategy, bool named) {
-  if (deck.train->pipeline == "auto") {
+  if (deck.train->pipeline.empty()) {
     return strategy;
   }
   try {
@@ -191,12 +197,14 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
                                   const Deck& deck, const std::string& choice,
                                   const std::string& hints) {
   const std::string& profile = deck.cluster->profile;
-  std::vector<NamedFile> files = {{"the model deck", model},
-                                  {"the cluster deck", cluster},
-                                  {"the graph", deck.model->graph},
-                                  {"the profile", profile == "auto" ? "" : profile},
-                                  {"the strategy", looks_like_file(choice) ? choice : ""},
-                                  {"the hints", hints}};
+  std::vector<NamedFile> files = {
+      {"the model deck", model},
+      {"the cluster deck", cluster},
+      {"the graph", deck.model->graph},
+      {"the profile", profile == "auto" ? "" : profile},
+      {"the strategy", looks_like_file(choice) ? choice : ""},
+      {"the schedule", is_schedule_file(deck) ? deck.train->pipeline : ""},
+      {"the hints", hints}};
   const auto add = [&](const char* what, const std::vector<std::string>& patterns,
                        const std::string& key) {
     for (const std::string& pattern :
@@ -319,7 +327,7 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
 }
 
 void check_that_a_search_fits(const Deck& deck) {
-  if (deck.train->pipeline != "auto") {
+  if (!deck.train->pipeline.empty()) {
     fail_at(deck, "train.pipeline",
             "train.pipeline: a search makes no pipelines; name the strategy pipeline on an axis");
   }

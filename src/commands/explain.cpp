@@ -10,8 +10,8 @@
 #include "app/explain.h"
 #include "app/plan_report.h"
 #include "app/run_search.h"
-#include "app/what_if.h"
 #include "app/stage_report.h"
+#include "app/what_if.h"
 #include "commands/commands.h"
 #include "core/check.h"
 #include "core/name_pattern.h"
@@ -369,7 +369,8 @@ int explain(const ExplainOptions& options) {
                    format_seconds(to_seconds(emulated->floor)));
   }
   if (strategy.schedule) {
-    results::print("{}", describe(input.graph, report_pipeline(input.graph, strategy, step.program)));
+    results::print("{}",
+                   describe(input.graph, report_pipeline(input.graph, strategy, step.program)));
   }
   report.print();
   results::print("\ncandidates\n");

@@ -23,7 +23,7 @@ struct TrainDeck {
   int64_t steps = 0;
   std::optional<int64_t> microbatches;  // of a group; none: auto, the strategy's
   std::optional<int64_t> accumulate;    // groups; none: auto, the strategy's
-  std::string pipeline;                 // auto, a schedule's name, or a CSV file
+  std::string pipeline;                 // a schedule's name, or a CSV file; empty: auto
   std::string recompute;                // none, cheap, block
   uint64_t seed = 0;
   double lr = 0.0;

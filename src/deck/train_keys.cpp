@@ -47,8 +47,12 @@ std::vector<Key> train_keys() {
        .doc = "The order in which the stages of a pipeline work: the name of a schedule (`hidup "
               "schedule --help`), or a CSV file with a row per stage and a cell per task, such as "
               "1F0. The microbatches of a schedule are the groups of `train.accumulate`. auto: as "
-              "the strategy says; the strategy pipeline takes 1f1b.",
+              "the strategy says; the strategy pipeline takes 1f1b. Relative paths start as those "
+              "of `data.path`.",
        .fallback = "auto",
+       .choices = {"gpipe", "1f1b", "interleaved", "kfkb", "dapple", "zb-h1", "zb-h2", "zb-v",
+                   "v-half", "v-min", "dualpipe-v", "auto"},
+       .path_of = "file",
        .slot = [](Deck& d, Item) -> Slot { return &d.train->pipeline; }},
       {.name = "train.recompute",
        .doc = "Activations that the backward pass recomputes, so that they take no memory in "

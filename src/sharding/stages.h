@@ -20,8 +20,6 @@ struct Stages {
   pipeline::Pipeline pipeline;
   std::vector<int> chunk_of;                      // per operation
   std::vector<std::vector<int64_t>> coordinates;  // per device: on the axis, rising
-
-  int device_of(size_t op) const { return pipeline.device(chunk_of[op]); }
 };
 
 // Returns the stages of the strategy. Chunks and devices are numbered as the forward pass reaches
