@@ -34,6 +34,9 @@ inline constexpr std::array<StreamKind, kStreams> kAllStreams = {
 inline bool communicates(StreamKind stream) {
   return stream != StreamKind::compute;
 }
+inline bool between_stages(StreamKind stream) {
+  return stream == StreamKind::down || stream == StreamKind::up;
+}
 
 enum class Phase { forward, backward, update };
 

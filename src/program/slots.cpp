@@ -28,7 +28,7 @@ class DeviceWaits {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
       const Instruction& instruction = program_.instructions[static_cast<size_t>(i)];
       const auto at = std::ranges::lower_bound(slots, instruction.slot);
-      if (at == slots.end() || *at != instruction.slot || !is_between_stages(instruction)) {
+      if (at == slots.end() || *at != instruction.slot || !between_stages(instruction.stream)) {
         continue;
       }
       const auto place = static_cast<size_t>(at - slots.begin());
@@ -40,10 +40,6 @@ class DeviceWaits {
   }
 
  private:
-  static bool is_between_stages(const Instruction& instruction) {
-    return instruction.stream == StreamKind::down || instruction.stream == StreamKind::up;
-  }
-
   void find(const std::vector<int>& slots) {
     of_slot_.resize(slots.size());
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {

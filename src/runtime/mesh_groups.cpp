@@ -20,8 +20,8 @@ void MeshGroups::add_groups_of(const Program& program) {
     if (collective_of(instruction.opcode).empty()) {
       continue;
     }
-    const Part part = {instruction.stream, static_cast<size_t>(instruction.axis),
-                       instruction.group};
+    const Part part =
+        part_of(instruction.stream, static_cast<size_t>(instruction.axis), instruction.group);
     if (is_separate(part)) {
       add_part(part);
     }
@@ -29,6 +29,11 @@ void MeshGroups::add_groups_of(const Program& program) {
       add_along(axes);
     }
   }
+}
+
+MeshGroups::Part MeshGroups::part_of(StreamKind stream, size_t axis,
+                                     const std::vector<int64_t>& coordinates) {
+  return {between_stages(stream) ? stream : StreamKind::comm, axis, coordinates};
 }
 
 void MeshGroups::add_part(const Part& part) {
@@ -75,7 +80,7 @@ Communicator& MeshGroups::along(const std::vector<size_t>& axes) const {
 
 Communicator& MeshGroups::group(size_t axis, const std::vector<int64_t>& coordinates,
                                 StreamKind stream) const {
-  const Part part = {stream, axis, coordinates};
+  const Part part = part_of(stream, axis, coordinates);
   if (!is_separate(part)) {
     return this->axis(axis);
   }

@@ -59,9 +59,10 @@ class MeshGroups {
 
     auto operator<=>(const Part&) const = default;
   };
+  static Part part_of(StreamKind stream, size_t axis, const std::vector<int64_t>& coordinates);
   // Returns true where the part is a group of its own.
   static bool is_separate(const Part& part) {
-    return part.stream != StreamKind::comm || !part.coordinates.empty();
+    return between_stages(part.stream) || !part.coordinates.empty();
   }
   void add_part(const Part& part);
   void add_along(const std::vector<size_t>& axes);

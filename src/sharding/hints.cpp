@@ -19,10 +19,15 @@ class HintsReader : private StrategyFields {
   Hints read(const std::string& text) {
     const YamlNode root = parse_yaml_map(
         text, "hints: a map of microbatches, gradients, operations or parameters", problems());
-    const YamlFields fields = fields_of(
-        root, {},
-        {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients", "operations",
-         "parameters", "routes", "algorithms", "shares", "stages", "predicted", "accumulate"});
+    const YamlFields fields =
+        fields_of(root, {},
+                  {"format_version", "graph_hash", "mesh", "name", "microbatches", "gradients",
+                   "operations", "parameters", "routes", "algorithms", "shares", "schedule",
+                   "stages", "predicted", "accumulate"});
+    if (is_given(fields.at("schedule"))) {
+      report(fields.at("schedule"),
+             "schedule: a search makes no pipelines: name the file as the strategy");
+    }
     read_head(fields);
     problems().throw_if_any();  // further problems would only repeat it
     for (const YamlNode& node : entries(fields.at("operations"), "operations")) {

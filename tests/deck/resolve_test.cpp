@@ -43,6 +43,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  steps: 300\n"
             "  microbatches: auto\n"
             "  accumulate: auto\n"
+            "  pipeline: auto\n"
             "  recompute: none\n"
             "  seed: 1\n"
             "  lr: 0.001\n"

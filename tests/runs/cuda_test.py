@@ -76,7 +76,7 @@ class CudaTest(DeviceTest):
         self.with_devices(2)
         self.write_deck(moe=EXPERTS)
         cpu = self.train_on_cpu()
-        for strategy in ("fsdp", "ep-fastmoe", "ps"):
+        for strategy in ("fsdp", "ep-fastmoe", "ps", "pipeline"):
             with self.subTest(strategy=strategy):
                 self.assert_equal_runs(cpu, self.train(
                     2, ["--strategy", strategy], "train.microbatches=2", NCCL,
