@@ -372,7 +372,8 @@ TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {
 
 // Plans the small model as a pipeline of two stages with train.pipeline.
 Strategy in_order_of(const std::string& schedule, const std::string& strategy = "pipeline") {
-  const std::string deck = R"(model: {family: bert, layers: 2, hidden: 8, heads: 2, sequence: 4, vocab: 31}
+  const std::string deck =
+      R"(model: {family: bert, layers: 2, hidden: 8, heads: 2, sequence: 4, vocab: 31}
 data: {kind: synthetic}
 train: {batch: 8, steps: 1, accumulate: 4}
 )";
