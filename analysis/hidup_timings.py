@@ -391,7 +391,8 @@ def busy_times(events):
     """
     rows = {}
     stages = has_stages(events)
-    for rank, of_rank in events.groupby("rank"):
+    for rank, all_rows in events.groupby("rank"):
+        of_rank = all_rows[all_rows["end_s"] > all_rows["start_s"]] if stages else all_rows  # those that ran
         compute, comm, exposed = (
             _length(intervals)
             for intervals in (union(stream_intervals(of_rank, "compute")),

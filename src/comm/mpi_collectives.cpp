@@ -8,6 +8,7 @@
 #include "comm/mpi_algorithms.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_shared_memory.h"
+#include "comm/patient_yield.h"
 #include "core/check.h"
 #include "core/half.h"
 
@@ -338,6 +339,7 @@ void MpiCollectives::all_to_all_as_best(const void* send, const std::vector<int6
 void MpiCollectives::move(const void* send, void* receive, int64_t count,
                           const std::vector<int>& sources, DType dtype, const std::string& doing) {
   const Attendance::Visit visit(attendance_, doing);
+  const LongWait wait;
   const int64_t bytes = size_of(dtype);
   const MovePart part = move_part(sources, rank_, size_, doing);
   Requests requests(group_, max_piece_, bytes, doing);

@@ -16,8 +16,10 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cmath>
 #include <ctime>
 
 #include "device/device.h"
@@ -31,8 +33,9 @@ constexpr timespec kNap = {.tv_sec = 0, .tv_nsec = 20000};
 constexpr timespec kSharedNap = {.tv_sec = 0, .tv_nsec = 100000};
 
 std::atomic<bool> cores_are_shared = false;
-thread_local int waits = 0;    // number of PatientWaits of this thread
-thread_local double left = 0;  // seconds; end of the thread's last call
+thread_local int waits = 0;       // number of PatientWaits of this thread
+thread_local int long_waits = 0;  // number of LongWaits of this thread
+thread_local double left = 0;     // seconds; end of the thread's last call
 
 void nap(const timespec& length) {
   // The kernel would lengthen every sleep by 50 us.
@@ -47,8 +50,16 @@ int plain_yield() {
   return static_cast<int>(syscall(SYS_sched_yield));
 }
 
+// Returns a part of the time waited so far, so that polls take little of a core and a long wait
+// ends late by that part at most.
+timespec long_nap(double waited) {
+  const double part = std::clamp(waited / 8, 1e-9 * static_cast<double>(kSharedNap.tv_nsec), 1e-3);
+  return {.tv_sec = 0, .tv_nsec = std::lround(1e9 * part)};
+}
+
 int patient_yield() {
-  if (cores_are_shared.load(std::memory_order_relaxed)) {
+  const bool shared = cores_are_shared.load(std::memory_order_relaxed);
+  if (shared && long_waits == 0) {
     nap(kSharedNap);
     return 0;
   }
@@ -58,10 +69,10 @@ int patient_yield() {
     began = now;
   }
   int status = 0;
-  if (now - began < kPatience) {
+  if (!shared && now - began < kPatience) {
     status = plain_yield();
   } else {
-    nap(kNap);
+    nap(long_waits > 0 ? long_nap(now - began) : kNap);
   }
   left = monotonic_seconds();
   return status;
@@ -75,6 +86,14 @@ PatientWait::PatientWait() {
 
 PatientWait::~PatientWait() {
   --waits;
+}
+
+LongWait::LongWait() {
+  ++long_waits;
+}
+
+LongWait::~LongWait() {
+  --long_waits;
 }
 
 void begin_wait() {

@@ -14,6 +14,16 @@ class PatientWait {
   PatientWait& operator=(const PatientWait&) = delete;
 };
 
+// Inside a PatientWait: a wait that usually takes as long as another stage computes. The thread
+// sleeps the longer, the longer it has waited.
+class LongWait {
+ public:
+  LongWait();
+  ~LongWait();
+  LongWait(const LongWait&) = delete;
+  LongWait& operator=(const LongWait&) = delete;
+};
+
 // Starts a new wait of this thread, which is patient again however little time has passed.
 void begin_wait();
 
