@@ -65,10 +65,10 @@ class Simulation {
     while (advance()) {
     }
     Prediction prediction;
-    const Rank* busiest = nullptr;
+    const Rank* busiest = &ranks_.front();
     for (const Rank& rank : ranks_) {
       const BusyTimes busy = busy_times(program_, rank.times);
-      if (busiest == nullptr || busy.compute_s > prediction.busy.compute_s) {
+      if (&rank == busiest || busy.compute_s > prediction.busy.compute_s) {
         busiest = &rank;
         prediction.busy = busy;
       }
