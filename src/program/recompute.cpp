@@ -53,6 +53,7 @@ Recomputation::Recomputation(const LoweringInput& input, const Parameters& param
   planned_.resize(builder.program().instructions.size() - first);
   written_.resize(started_.size(), planned_);
   std::vector<const ForwardValues*> values_of_task;
+  values_of_task.reserve(started_.size());
   for (int i = 0; i < input.strategy.microbatches; ++i) {
     values_of_task.push_back(&forward.values.at(task.microbatch * input.strategy.microbatches + i));
   }

@@ -7,7 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "comm/communicator.h"
@@ -57,7 +57,10 @@ class MeshGroups {
     size_t axis = 0;
     std::vector<int64_t> coordinates;
 
-    auto operator<=>(const Part&) const = default;
+    bool operator<(const Part& other) const {
+      return std::tie(stream, axis, coordinates) <
+             std::tie(other.stream, other.axis, other.coordinates);
+    }
   };
   static Part part_of(StreamKind stream, size_t axis, const std::vector<int64_t>& coordinates);
   // Returns true where the part is a group of its own.

@@ -203,6 +203,7 @@ std::vector<StageSlot> merged(const pipeline::Schedule& schedule,
   // A task takes time, so it starts after those that it needs.
   std::ranges::stable_sort(order, {}, &Placed::start);
   std::vector<StageSlot> slots;
+  slots.reserve(order.size());
   for (const Placed& placed : order) {
     slots.push_back({static_cast<int>(placed.device), schedule[placed.device][placed.slot].tasks});
   }
@@ -300,6 +301,7 @@ std::vector<StageSlot> forward_slots(const Stages& stages) {
   }
   std::ranges::sort(order);
   std::vector<StageSlot> slots;
+  slots.reserve(order.size());
   for (const auto& [wave, chunk] : order) {
     slots.push_back({pipeline.device(chunk), {Task{chunk, wave - chunk, Pass::forward}}});
   }
