@@ -1,4 +1,4 @@
-// What the stages of a pipeline have, for people and for --json.
+// Describes the stages of a pipeline, for people and for --json.
 #pragma once
 
 #include <cstdint>
