@@ -6,5 +6,5 @@ A command is a module of analysis/commands with
     run(arguments)          does the work, returns the exit code (None: 0)
 Its docstring is the text of its --help. Bad input is an OSError, KeyError or ValueError whose message
 names the file; the user sees that message and exit code 2.
-hidup_timings reads timing files, figures draws and saves.
+hidup_timings reads timing files, busy computes busy times, figures draws and saves.
 """

@@ -14,7 +14,8 @@ import sys
 import h5py
 from matplotlib.lines import Line2D
 
-from analysis import facts, figures, hidup_timings
+from analysis import facts, figures
+from analysis.busy import overlap_ratio
 
 RECORD = "experiment_run"  # attribute of a timing file, written when the run is done
 PREDICTED, MEASURED = "predicted", "measured here"
@@ -74,7 +75,7 @@ def _predicted(path):
     if run["settings"].get("train.overlap") in ("off", False):  # one instruction after the other
         exposed, wall = comm, compute + comm
     return point | {"wall_s": wall, "compute_s": compute, "comm_s": comm, "exposed_comm_s": exposed,
-                    "overlap": facts.plain(hidup_timings.overlap_ratio(comm, exposed)),
+                    "overlap": facts.plain(overlap_ratio(comm, exposed)),
                     "wall_over_larger": wall / max(compute, comm)}
 
 

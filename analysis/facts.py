@@ -6,6 +6,7 @@ import os
 import numpy
 
 from analysis import decks, expert_loads, hidup_timings
+from analysis.busy import overlap_ratio
 
 RECENT = 20  # the last loss is the mean over so many steps, as in hidup's output
 PREDICTED = ("iteration_s", "compute_s", "comm_s", "exposed_comm_s", "peak_bytes")
@@ -90,7 +91,7 @@ def busy(spans):
     rank = int(means["compute_s"].argmax())
     times = {name: values[rank] for name, values in means.items()}
     return {"slowest_rank": rank, **times, "pipeline_idle_s": pipeline_idle,
-            "overlap": hidup_timings.overlap_ratio(times["comm_s"], times["exposed_comm_s"])}
+            "overlap": overlap_ratio(times["comm_s"], times["exposed_comm_s"])}
 
 
 def times(frame, spans):

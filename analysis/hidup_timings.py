@@ -1,6 +1,6 @@
 """Reads hidup's timing files, also while they are written and after a kill.
 
-    import hidup_timings
+    import busy, hidup_timings
     frame = hidup_timings.read("out/quickstart.h5")         # one row per step
     frame[["loss", "wall_s", "compute_s_mean", "comm_s_max"]]
     hidup_timings.read_validation("out/quickstart.h5")["loss"]
@@ -9,7 +9,7 @@
     loads = hidup_timings.read_experts("out/quickstart.h5")  # of a model with experts
     loads["dropped"].sum() / loads["tokens"].sum()
     events = hidup_timings.read_timeline("out/quickstart.h5", step=3)
-    hidup_timings.busy_times(events)                         # one row per rank
+    busy.busy_times(events)                                  # one row per rank: busy.py
 
 A training that was stopped and resumed has a file per run. read() and read_validation() join them,
 starting from the last one; all others read one file.
@@ -32,8 +32,6 @@ COLUMNS = {"iterations": ("step", "wall_s", "loss"),
            "timeline": ("step", "rank", "instruction", "start_s", "end_s"),
            "program": ("name", "kind", "stream", "microbatch", "phase", "collective")}
 SPANS = ("compute_s", "comm_s", "exposed_comm_s")  # of /ranks; files of pipelines also have idle_s
-STAGE_STREAMS = ("down", "up")  # carry messages to later and to earlier stages of a pipeline
-MESSAGE_STREAMS = ("comm", *STAGE_STREAMS)  # all that communicate
 SWMR_WRITTEN = 4  # flag of an HDF5 file: is written for readers, or its writer was killed
 
 
@@ -253,31 +251,13 @@ def read_timeline(path, step=None):
 def read_prediction(path):
     """Returns the predicted timeline of a step in the form of read_timeline(): times are since the step's
     start, rank is -1. None if the run had no prediction. That of a pipeline has the instructions of all
-    stages; prediction_of_stages() tells them apart."""
+    stages; busy.prediction_of_stages() tells them apart."""
     program = read_program(path)
     if not {"predicted_start_s", "predicted_s"} <= set(program):
         return None
     events = program.assign(rank=-1, instruction=program.index, start_s=program.predicted_start_s,
                             end_s=program.predicted_start_s + program.predicted_s)
     return events.sort_values(["start_s", "instruction"], ignore_index=True)
-
-
-def prediction_of_stages(prediction, events):
-    """Tells the stages of a predicted pipeline apart. Returns read_prediction()'s events with a rank below 0
-    for each set of ranks that run the same instructions in `events` (of one step; an instruction that a rank
-    skips has no length), in the order of their first ranks: -2, -1 for two sets; and these first ranks:
-    {-2: 0, -1: 4}. Where every rank runs everything, and without messages between stages: the prediction as
-    it is, and {-1: None}."""
-    sets = {}
-    if has_stages(events):
-        for rank, of_rank in events[events["end_s"] > events["start_s"]].groupby("rank"):
-            sets.setdefault(frozenset(of_rank["instruction"]), rank)
-    if all(len(those) == len(prediction) for those in sets):
-        return prediction, {-1: None}
-    parts = [prediction[prediction["instruction"].isin(those)].assign(rank=at - len(sets))
-             for at, those in enumerate(sets)]
-    return (pandas.concat(parts, ignore_index=True),
-            {at - len(sets): rank for at, rank in enumerate(sets.values())})
 
 
 def is_plan(path):
@@ -328,84 +308,6 @@ def _timeline_rows(path, file):
     if not whole.any():
         raise KeyError(f"{path}: holds no complete timeline of a step")
     return {int(s): slice(b, b + n) for s, b, n in zip(steps[whole], begin[whole], counts[whole])}
-
-
-def union(intervals):
-    """Returns the times [n, 2] (start, end) that lie in any of the intervals: ascending, disjoint."""
-    intervals = numpy.asarray(intervals, dtype=float).reshape(-1, 2)
-    start, end = intervals[numpy.argsort(intervals[:, 0], kind="stable")].T
-    reached = numpy.maximum.accumulate(end)
-    first = numpy.flatnonzero(numpy.append(True, start[1:] > reached[:-1])[:len(start)])
-    last = numpy.append(first[1:], len(start)) - 1 if len(first) else first
-    return numpy.column_stack([start[first], reached[last]])
-
-
-def difference(intervals, others):
-    """Returns the times in the union of `intervals` and in none of `others`, in the form of union()."""
-    intervals, others = union(intervals), union(others)
-    # Both cut the axis into pieces, each of which is inside or outside as a whole.
-    cuts = numpy.unique(numpy.concatenate([intervals.ravel(), others.ravel()]))
-    pieces = numpy.column_stack([cuts[:-1], cuts[1:]])
-
-    def covered(by):
-        starts = numpy.searchsorted(by[:, 0], pieces[:, 0], side="right")
-        return starts > numpy.searchsorted(by[:, 1], pieces[:, 0], side="right")
-
-    return union(pieces[covered(intervals) & ~covered(others)]) if len(cuts) else union([])
-
-
-def has_stages(events):
-    """Returns True if some of the events are messages between the stages of a pipeline."""
-    return bool(events["stream"].isin(STAGE_STREAMS).any())
-
-
-def stream_intervals(events, *streams):
-    """Returns the intervals [n, 2] of the events in streams: "compute", or some of MESSAGE_STREAMS, which may
-    overlap each other."""
-    return events.loc[events["stream"].isin(streams), ["start_s", "end_s"]].to_numpy()
-
-
-def exposed_intervals(events, streams=MESSAGE_STREAMS):
-    """Returns the intervals [n, 2] in which only communication (on these streams) ran; `events` are those of
-    one rank."""
-    return difference(stream_intervals(events, *streams), stream_intervals(events, "compute"))
-
-
-def overlap_ratio(comm_s, exposed_comm_s):
-    """Returns the part of communication time that computation hides, over all of it: 1 where all is hidden, 0
-    where none is, NaN where nothing was sent. src/cost/busy.h has the same."""
-    return (comm_s - exposed_comm_s) / comm_s if comm_s > 0 else numpy.nan
-
-
-def _length(intervals):
-    return (intervals[:, 1] - intervals[:, 0]).sum()
-
-
-def busy_times(events):
-    """Returns the busy times of each rank's streams in a step: a data frame by rank, in seconds.
-
-    Columns: compute_s, comm_s, exposed_comm_s as in /ranks; wall_s, from the first event's start
-    to the last one's end; idle_s, the part of it in which nothing ran; overlap, overlap_ratio(). With
-    messages between stages also pipeline_idle_s, which is idle_s in /ranks: the part of wall_s in which
-    the rank neither computed nor communicated inside its stage.
-    """
-    rows = {}
-    stages = has_stages(events)
-    for rank, all_rows in events.groupby("rank"):
-        of_rank = all_rows[all_rows["end_s"] > all_rows["start_s"]] if stages else all_rows  # those that ran
-        compute, comm, exposed = (
-            _length(intervals)
-            for intervals in (union(stream_intervals(of_rank, "compute")),
-                              union(stream_intervals(of_rank, *MESSAGE_STREAMS)),
-                              exposed_intervals(of_rank)))
-        wall = of_rank["end_s"].max() - of_rank["start_s"].min()
-        rows[rank] = {"compute_s": compute, "comm_s": comm, "exposed_comm_s": exposed,
-                      "wall_s": wall, "idle_s": wall - compute - exposed,
-                      "overlap": overlap_ratio(comm, exposed)}
-        if stages:
-            inside = _length(exposed_intervals(of_rank, ("comm",)))
-            rows[rank]["pipeline_idle_s"] = wall - compute - inside
-    return pandas.DataFrame.from_dict(rows, orient="index").rename_axis("rank")
 
 
 def read_strategy(path):

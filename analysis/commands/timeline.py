@@ -2,7 +2,7 @@
 
 Bars are coloured by microbatch, pale in the forward pass and dark in the backward pass; time in
 which only communication ran is hatched. Busy times of its streams stand beside each rank
-(hidup_timings.busy_times), and predictions above measurements: of a pipeline one for each stage
+(busy.busy_times), and predictions above measurements: of a pipeline one for each stage
 of the ranks that are drawn. Works on finished files, on those that are still being written, and on
 output of `hidup explain --json`.
 """
@@ -21,6 +21,8 @@ from matplotlib.patches import Patch
 from matplotlib.textpath import text_to_path
 
 from analysis import facts, figures, hidup_timings
+from analysis.busy import (MESSAGE_STREAMS, STAGE_STREAMS, busy_times, exposed_intervals, has_stages,
+                           prediction_of_stages)
 
 HELP = "what ran when on each rank's streams in a step"
 
@@ -61,7 +63,7 @@ class Panel(typing.NamedTuple):
 def lanes_of(panels):
     """Returns (bottom, height) of the streams' lanes; all panels have the same."""
     lanes = dict(LANES)
-    for stream in hidup_timings.STAGE_STREAMS:
+    for stream in STAGE_STREAMS:
         if any((panel.events["stream"] == stream).any() for panel in panels):
             lanes[stream] = ((len(LANES) - 1 - len(lanes)) * STAGE_LANE_APART, STAGE_LANE)
     return lanes
@@ -106,7 +108,7 @@ def draw_bars(axes, events, lanes, count):
     point = 1.0 / points_per_unit(axes)[0]
     for (stream, microbatch, phase), bars in events.groupby(["stream", "microbatch", "phase"]):
         values = bars[["start", "length"]].to_numpy()
-        if stream in hidup_timings.MESSAGE_STREAMS:  # short messages between idle times would be invisible
+        if stream in MESSAGE_STREAMS:  # short messages between idle times would be invisible
             values[:, 1] = numpy.maximum(values[:, 1], 0.5 * point)
         colour = shade(microbatch, phase, count)
         # White edges separate bars that are much wider than the edges.
@@ -267,7 +269,7 @@ def predicted_panels(path, measured):
     events = hidup_timings.read_prediction(path)
     if events is None:
         return []
-    events, ranks = hidup_timings.prediction_of_stages(
+    events, ranks = prediction_of_stages(
         events, pandas.concat([panel.events for panel in measured]))
     return panels_of(events, {at: "predicted" + ("" if rank is None else f"\nas rank {rank}")
                               for at, rank in ranks.items()})
@@ -278,7 +280,7 @@ def panels_and_heading(path, step, ranks):
     if hidup_timings.is_plan(path):
         plan, events = hidup_timings.read_plan(path)
         # A plan does not say which rank runs what.
-        label = "predicted" + (",\nall stages" if hidup_timings.has_stages(events) else "")
+        label = "predicted" + (",\nall stages" if has_stages(events) else "")
         return (panels_of(events, {-1: label}),
                 f"{plan['model']}, {plan['strategy']} on {plan['ranks']} ranks: a step, predicted")
     measured, step = measured_panels(path, step, ranks)
@@ -287,7 +289,7 @@ def panels_and_heading(path, step, ranks):
 
 def panels_of(events, labels):
     """Returns a panel for each rank that has a label."""
-    busy = hidup_timings.busy_times(events)
+    busy = busy_times(events)
     origin = events["start_s"].min()
     for name in ("start", "end"):
         events[name] = (events[f"{name}_s"] - origin) * 1e3
@@ -295,7 +297,7 @@ def panels_of(events, labels):
     panels = []
     for rank, label in labels.items():
         of_rank = events[events["rank"] == rank]
-        exposed = (hidup_timings.exposed_intervals(of_rank) - origin) * 1e3
+        exposed = (exposed_intervals(of_rank) - origin) * 1e3
         panels.append(Panel(label, of_rank, exposed, busy.loc[rank]))
     return panels
 

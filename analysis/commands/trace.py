@@ -13,6 +13,7 @@ import os
 import re
 
 from analysis import hidup_timings
+from analysis.busy import STAGE_STREAMS, prediction_of_stages
 
 HELP = "timelines as trace events for ui.perfetto.dev"
 
@@ -38,7 +39,7 @@ def metadata(names, streams):
         yield "process_name", process, 0, {"name": name}
         yield "process_sort_index", process, 0, {"sort_index": process}
         for stream, thread in STREAMS.items():
-            if stream in streams or stream not in hidup_timings.STAGE_STREAMS:
+            if stream in streams or stream not in STAGE_STREAMS:
                 yield "thread_name", process, thread, {"name": STREAM_NAMES[stream]}
                 yield "thread_sort_index", process, thread, {"sort_index": thread}
 
@@ -83,7 +84,7 @@ def run_events(path, attributes, steps):
         rows = hidup_timings.read_timeline(path, step)
         if step == steps[0]:
             if prediction is not None:
-                prediction, predicted = hidup_timings.prediction_of_stages(prediction, rows)
+                prediction, predicted = prediction_of_stages(prediction, rows)
                 prediction[["start_s", "end_s"]] += rows["start_s"].min()
             yield metadata_events(process_names(attributes, predicted), rows["stream"])
             if prediction is not None:

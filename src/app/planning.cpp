@@ -86,15 +86,9 @@ StageSchedule wanted_schedule(const Deck& deck, size_t axis, int microbatches) {
     schedule.custom =
         pipeline::read_csv(text, pipeline::chunks_in_csv(text), microbatches).schedule;
   } else if (pipeline::find_schedule(wanted) == nullptr) {
-    std::vector<std::string> names = {"auto"};
-    for (const pipeline::NamedSchedule& row : pipeline::named_schedules()) {
-      names.emplace_back(row.name);
-    }
     const std::string name = std::filesystem::path(wanted).filename();
-    const std::string hint = nearest(name, names);
     fail(ExitCode::usage, "expected auto, {}, or a file that ends in .csv, found {}{}",
-         pipeline::schedule_names(), shown(name),
-         hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint));
+         pipeline::schedule_names(), shown(name), pipeline::schedule_hint(name));
   }
   return schedule;
 }
@@ -108,15 +102,13 @@ Strategy with_pipeline(const Deck& deck, const Graph& graph, Strategy strategy, 
     if (!strategy.schedule) {
       fail(ExitCode::usage, "the strategy {} has no stages to order", strategy.name);
     }
-    const StageSchedule schedule =
-        wanted_schedule(deck, strategy.schedule->axis, strategy.accumulate);
+    StageSchedule schedule = wanted_schedule(deck, strategy.schedule->axis, strategy.accumulate);
     if (named) {
-      strategy = with_stages(graph, std::move(strategy), schedule);
+      return with_stages(graph, std::move(strategy), schedule);
     }
-    const std::vector<OpId> cuts = strategy.schedule->cuts;
-    strategy.schedule = schedule;
-    strategy.schedule->cuts = cuts;
-    schedule_of(graph, strategy, stages_of(graph, strategy));
+    schedule.cuts = strategy.schedule->cuts;
+    strategy.schedule = std::move(schedule);
+    schedule_of(graph, strategy, stages_of(graph, strategy));  // throws where it does not fit
     return strategy;
   } catch (const Error& error) {
     fail_at(deck, "train.pipeline", fmt::format("train.pipeline: {}", error.what()), error.code());
@@ -319,7 +311,10 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
 std::optional<Strategy> stored_strategy(const std::string& text, const Deck& deck,
                                         const Graph& graph, const Mesh& mesh) {
   try {
-    return with_parts(deck, graph, parse_strategy(graph, mesh, text, "the checkpoint's strategy"));
+    return with_pipeline(
+        deck, graph,
+        with_parts(deck, graph, parse_strategy(graph, mesh, text, "the checkpoint's strategy")),
+        false);
   } catch (const Error& error) {
     check(error.code() == ExitCode::usage, "{}", error.what());
     return std::nullopt;

@@ -20,19 +20,11 @@ namespace {
 constexpr double kMuch = 0.25;
 constexpr double kSameStep = 1.01;  // times as long; below the errors of predictions
 
-double flops_of(const Graph& graph, const Op& op) {
-  std::vector<Shape> inputs;
-  for (const TensorId input : op.inputs) {
-    inputs.push_back(graph.tensor(input).shape);
-  }
-  return forward_flops(op.kind, inputs, graph.tensor(op.output).shape, op.attributes);
-}
-
 RepeatedAxis repeated_along(const Graph& graph, const Strategy& strategy, size_t axis) {
   RepeatedAxis repeated{.axis = axis};
   double all = 0.0;
   for (size_t op = 0; op < graph.ops().size(); ++op) {
-    const double flops = flops_of(graph, graph.ops()[op]);
+    const double flops = forward_flops(graph, graph.ops()[op]);
     all += flops;
     const Rule& rule = strategy.ops[op].rules[axis];
     if (rule.name == "replicate" && rule.share.is_equal()) {  // other shares leave ranks out

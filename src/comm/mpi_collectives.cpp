@@ -339,7 +339,7 @@ void MpiCollectives::all_to_all_as_best(const void* send, const std::vector<int6
 void MpiCollectives::move(const void* send, void* receive, int64_t count,
                           const std::vector<int>& sources, DType dtype, const std::string& doing) {
   const Attendance::Visit visit(attendance_, doing);
-  const LongWait wait;
+  const PatientWait wait(true);
   const int64_t bytes = size_of(dtype);
   const MovePart part = move_part(sources, rank_, size_, doing);
   Requests requests(group_, max_piece_, bytes, doing);

@@ -34,7 +34,7 @@ constexpr timespec kSharedNap = {.tv_sec = 0, .tv_nsec = 100000};
 
 std::atomic<bool> cores_are_shared = false;
 thread_local int waits = 0;       // number of PatientWaits of this thread
-thread_local int long_waits = 0;  // number of LongWaits of this thread
+thread_local int long_waits = 0;  // those of them that are long
 thread_local double left = 0;     // seconds; end of the thread's last call
 
 void nap(const timespec& length) {
@@ -80,20 +80,14 @@ int patient_yield() {
 
 }  // namespace
 
-PatientWait::PatientWait() {
+PatientWait::PatientWait(bool is_long) : is_long_(is_long) {
   ++waits;
+  long_waits += is_long_ ? 1 : 0;
 }
 
 PatientWait::~PatientWait() {
   --waits;
-}
-
-LongWait::LongWait() {
-  ++long_waits;
-}
-
-LongWait::~LongWait() {
-  --long_waits;
+  long_waits -= is_long_ ? 1 : 0;
 }
 
 void begin_wait() {

@@ -8,20 +8,15 @@ namespace hidup {
 // two yields.
 class PatientWait {
  public:
-  PatientWait();
+  // `is_long`: the wait usually takes as long as another stage computes. The thread then sleeps the
+  // longer, the longer it has waited.
+  explicit PatientWait(bool is_long = false);
   ~PatientWait();
   PatientWait(const PatientWait&) = delete;
   PatientWait& operator=(const PatientWait&) = delete;
-};
 
-// Inside a PatientWait: a wait that usually takes as long as another stage computes. The thread
-// sleeps the longer, the longer it has waited.
-class LongWait {
- public:
-  LongWait();
-  ~LongWait();
-  LongWait(const LongWait&) = delete;
-  LongWait& operator=(const LongWait&) = delete;
+ private:
+  const bool is_long_;
 };
 
 // Starts a new wait of this thread, which is patient again however little time has passed.

@@ -107,13 +107,8 @@ pipeline::ReadSchedule read_file(const ScheduleOptions& options) {
 pipeline::ReadSchedule make_named(const ScheduleOptions& options, const pipeline::Times& times) {
   const pipeline::NamedSchedule* named = pipeline::find_schedule(options.schedule);
   if (named == nullptr) {
-    std::vector<std::string> names;
-    for (const pipeline::NamedSchedule& row : pipeline::named_schedules()) {
-      names.emplace_back(row.name);
-    }
-    const std::string hint = nearest(options.schedule, names);
     fail(ExitCode::usage, "unknown schedule {}{}. Known are {}, and files that end in .csv",
-         shown(options.schedule), hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint),
+         shown(options.schedule), pipeline::schedule_hint(options.schedule),
          pipeline::schedule_names());
   }
   if (options.k && !named->takes_k) {

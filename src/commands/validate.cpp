@@ -1,8 +1,8 @@
 #include <fmt/core.h>
 
 #include "app/costs.h"
+#include "app/pipeline_report.h"
 #include "app/planning.h"
-#include "app/stage_report.h"
 #include "commands/commands.h"
 #include "core/check.h"
 #include "core/new_file.h"

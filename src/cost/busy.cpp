@@ -94,10 +94,16 @@ BusyTimes busy_times(const Program& program, std::span<const Interval> times) {
     busy.exposed_comm_s += alone;
   });
   busy.exposed_comm_s = std::max(busy.exposed_comm_s, 0.0);
-  double inside_s = 0.0;
-  Streams(program, times, true).for_messages(true, [&](size_t, double, double alone) {
-    inside_s += alone;
-  });
+  const auto leaves_stage = [](const Instruction& instruction) {
+    return between_stages(instruction.stream);
+  };
+  double inside_s = busy.exposed_comm_s;
+  if (std::ranges::any_of(program.instructions, leaves_stage)) {
+    inside_s = 0.0;
+    Streams(program, times, true).for_messages(true, [&](size_t, double, double alone) {
+      inside_s += alone;
+    });
+  }
   busy.idle_s = std::max(span_of(times) - busy.compute_s - inside_s, 0.0);
   return busy;
 }

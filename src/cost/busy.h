@@ -30,7 +30,7 @@ std::vector<double> exposed_times(const Program& program, std::span<const Interv
 BusyTimes busy_times(const Program& program, std::span<const Interval> times);
 
 // Returns the part of communication time that computation hides, over all communication time: from
-// 0 (nothing hidden, or nothing sent) to 1. analysis/hidup_timings.py computes the same.
+// 0 (nothing hidden, or nothing sent) to 1. analysis/busy.py computes the same.
 double overlap_ratio(const BusyTimes& busy);
 
 // Sums up a run: mean busy times, over the steps with times, of the rank that computes longest in

@@ -13,7 +13,11 @@ namespace {
 
 using Ends = std::array<Nanoseconds, kStreams>;  // the latest end on each stream; -1: none
 
-constexpr Ends kNone = {-1, -1, -1, -1};
+constexpr Ends kNone = [] {
+  Ends none{};
+  none.fill(-1);
+  return none;
+}();
 
 // The access of an instruction to a value, as far as it constrains the order of instructions.
 enum class Use { read, add, write };

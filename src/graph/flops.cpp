@@ -29,15 +29,19 @@ double forward_flops(OpKind kind, std::span<const Shape> inputs, const Shape& ou
   return spec_of(kind).flops(inputs, output, attributes);
 }
 
+double forward_flops(const Graph& graph, const Op& op) {
+  std::vector<Shape> inputs;
+  for (const TensorId input : op.inputs) {
+    inputs.push_back(graph.tensor(input).shape);
+  }
+  return forward_flops(op.kind, inputs, graph.tensor(op.output).shape, op.attributes);
+}
+
 double model_flops(const Graph& graph) {
   double flops = 0.0;
   for (const Op& op : graph.ops()) {
     if (spec_of(op.kind).product) {
-      std::vector<Shape> inputs;
-      for (const TensorId input : op.inputs) {
-        inputs.push_back(graph.tensor(input).shape);
-      }
-      flops += 3.0 * forward_flops(op.kind, inputs, graph.tensor(op.output).shape, op.attributes);
+      flops += 3.0 * forward_flops(graph, op);
     }
   }
   return flops;

@@ -11,6 +11,9 @@ namespace hidup {
 double forward_flops(OpKind kind, std::span<const Shape> inputs, const Shape& output,
                      const OpAttributes& attributes);
 
+// Returns those of an operation of the graph.
+double forward_flops(const Graph& graph, const Op& op);
+
 // Returns the floating-point operations that a training step needs, however it is computed: three
 // times those of the forward pass's products, because the backward pass has two of each (Chowdhery
 // et al., "PaLM", 2022, appendix B; here a causal mask leaves half of the attention).

@@ -44,11 +44,11 @@ class BackwardPass {
   void run(const TaskLists& lists) {
     const int count = input_.strategy.microbatches;
     const int first = lists.task.microbatch * count;
+    const std::vector<OpId>& forward = input_.ops_of(lists.task.chunk);
+    const std::vector<OpId> ops(forward.rbegin(), forward.rend());
     if (recomputation_.is_needed() && !recomputation_.is_planned()) {
-      for (OpId op = input_.op_count() - 1; op >= 0; --op) {
-        if (input_.chunk_of(op) == lists.task.chunk) {
-          recomputation_.plan(op, read_by(op, first));
-        }
+      for (const OpId op : ops) {
+        recomputation_.plan(op, read_by(op, first));
       }
     }
     for (int i = 0; i < count; ++i) {
@@ -59,27 +59,25 @@ class BackwardPass {
       const Scope scope{
           .phase = Phase::backward, .list = lists.first_list + i, .microbatch = first + i};
       if (lists.task.pass == pipeline::Pass::weights) {
-        write_weights(scope);
+        write_weights(scope, ops);
       } else {
-        write_chunk(scope, lists.task.chunk);
+        write_chunk(scope, ops);
       }
     }
   }
 
  private:
-  void write_chunk(Scope scope, int chunk) {
+  void write_chunk(Scope scope, const std::vector<OpId>& ops) {
     int64_t unsent = 0;
-    for (scope.op = input_.op_count() - 1; scope.op >= 0; --scope.op) {
-      if (input_.chunk_of(scope.op) != chunk) {
-        continue;
-      }
+    for (const OpId op : ops) {
       TimeLimit::check();
+      scope.op = op;
       operation(scope);
       if (!splits_) {
         gradients_.add_pass(scope);
       }
       // A bucket ends the stage, so it need not wait for the whole pass of other microbatches.
-      unsent += gradients_.bytes_to_send(scope.op);
+      unsent += gradients_.bytes_to_send(op);
       if (unsent >= input_.options.bucket_bytes) {
         builder_.cut(scope);
         unsent = 0;
@@ -87,19 +85,17 @@ class BackwardPass {
     }
   }
 
-  // Writes the steps that the backward task left. An operation without such steps only notes that
-  // its gradients are there.
-  void write_weights(Scope scope) {
+  // Writes the steps that the backward task left, which are in the order of the operations.
+  void write_weights(Scope scope, const std::vector<OpId>& ops) {
     const std::vector<WeightsStep> steps = std::exchange(*weights_, {});
-    for (size_t i = 0; i < steps.size(); ++i) {
-      scope.op = steps[i].op;
-      if (steps[i].step != nullptr) {
-        --holders_[steps[i].output_gradient];
-        instruction(scope, *steps[i].step, steps[i].output_gradient);
+    auto next = steps.begin();
+    for (const OpId op : ops) {
+      scope.op = op;
+      for (; next != steps.end() && next->op == op; ++next) {
+        --holders_[next->output_gradient];
+        instruction(scope, *next->step, next->output_gradient);
       }
-      if (i + 1 == steps.size() || steps[i + 1].op != scope.op) {
-        gradients_.add_pass(scope);
-      }
+      gradients_.add_pass(scope);
     }
   }
 
@@ -130,9 +126,6 @@ class BackwardPass {
           graph_.op_name(scope.op));
     if (recomputation_.is_needed()) {
       recomputation_.need(scope, read_by(scope.op, scope.microbatch), dy);
-    }
-    if (splits_) {
-      weights_->push_back({scope.op, nullptr, -1});
     }
     for (const BackwardStep& step : steps) {
       if (step.opcode && is_needed(step, graph_, op)) {

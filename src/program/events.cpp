@@ -10,7 +10,11 @@ namespace {
 
 using Latest = std::array<int, kStreams>;  // per stream: an instruction; -1: none
 
-constexpr Latest kNone = {-1, -1, -1, -1};
+constexpr Latest kNone = [] {
+  Latest none{};
+  none.fill(-1);
+  return none;
+}();
 
 // Returns the steps of all ranks that differ.
 std::vector<RankSteps> distinct_steps(const Program& program) {

@@ -31,10 +31,7 @@ class ForwardPass {
       values_->copies.resize(graph_.tensors().size());
       values_->operands.resize(graph_.ops().size());
       values_->saved.resize(graph_.ops().size());
-      for (OpId op = 0; op < input_.op_count(); ++op) {
-        if (input_.chunk_of(op) != lists.task.chunk) {
-          continue;
-        }
+      for (const OpId op : input_.ops_of(lists.task.chunk)) {
         TimeLimit::check();
         const Scope scope{
             .phase = Phase::forward, .list = lists.first_list + i, .microbatch = m, .op = op};

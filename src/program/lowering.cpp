@@ -32,6 +32,7 @@ LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const L
       options(how),
       trains(training),
       stages(stages_of(model, chosen)),
+      chunks(stages.pipeline.device_of.size()),
       consumers(model.tensors().size()),
       wanted(model.tensors().size()),
       storage(model.tensors().size()) {
@@ -39,6 +40,7 @@ LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const L
     storage[static_cast<size_t>(parameter.tensor)] = &parameter;
   }
   for (OpId op = 0; op < op_count(); ++op) {
+    chunks[static_cast<size_t>(chunk_of(op))].push_back(op);
     const std::vector<TensorId>& inputs = graph.op(op).inputs;
     for (size_t i = 0; i < inputs.size(); ++i) {
       const auto id = static_cast<size_t>(inputs[i]);

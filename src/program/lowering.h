@@ -23,6 +23,7 @@ struct LoweringInput {
   const LoweringOptions& options;
   const bool trains;                        // backward pass and update follow the forward pass
   const Stages stages;                      // of a pipeline
+  std::vector<std::vector<OpId>> chunks;    // operations of each, rising
   std::vector<int> consumers;               // number, per tensor
   std::vector<std::vector<Layout>> wanted;  // per tensor: the layouts that its consumers want
   std::vector<const ParameterStrategy*> storage;  // per tensor; null: no parameter
@@ -35,6 +36,7 @@ struct LoweringInput {
   const ParameterStrategy& stored(TensorId id) const { return *storage[static_cast<size_t>(id)]; }
   int microbatches() const { return strategy.microbatches * strategy.accumulate; }  // in all groups
   int chunk_of(OpId op) const { return stages.chunk_of[static_cast<size_t>(op)]; }
+  const std::vector<OpId>& ops_of(int chunk) const { return chunks[static_cast<size_t>(chunk)]; }
   // Returns true where the backward pass recomputes the operation's output.
   bool recomputes(OpId op) const {
     return trains && rules(op).recompute && can_recompute(graph, op);

@@ -54,7 +54,7 @@ Emulator::Emulator(const Program& program, Communicator& world, EmulatedTimes ti
                    EmulatorOptions options)
     : program_(program),
       rank_(world.rank()),
-      own_(program, rank_),
+      rank_steps_(program, rank_),
       times_(std::move(times)),
       options_(std::move(options)),
       unwinding_(std::uncaught_exceptions()),
@@ -156,7 +156,7 @@ void Emulator::end_step() {
 void Emulator::begin(int instruction, int behind) {
   const auto i = static_cast<size_t>(instruction);
   StreamState& stream = stream_of(instruction);
-  if (!own_.runs(i)) {
+  if (!rank_steps_.runs(i)) {
     starts_[i] = behind < 0 ? stream.end : std::max(stream.end, ends_[static_cast<size_t>(behind)]);
     return;
   }
@@ -165,7 +165,7 @@ void Emulator::begin(int instruction, int behind) {
   const auto wait_for = [&](int other) {
     start = std::max(start, ends_[static_cast<size_t>(other)] + times_.signal);
   };
-  own_.for_waits(program_.instructions[i], wait_for);
+  rank_steps_.for_waits(program_.instructions[i], wait_for);
   if (behind >= 0 && &stream_of(behind) != &stream) {
     wait_for(behind);
   }
@@ -179,7 +179,7 @@ void Emulator::begin(int instruction, int behind) {
 void Emulator::finish(int instruction) {
   const auto i = static_cast<size_t>(instruction);
   StreamState& stream = stream_of(instruction);
-  stream.end = own_.runs(i) ? times_.end_of(instruction, starts_[i]) : starts_[i];
+  stream.end = rank_steps_.runs(i) ? times_.end_of(instruction, starts_[i]) : starts_[i];
   ends_[i] = stream.end;
   stream.late += clock_now() > due(stream.end) ? 1 : 0;
 }

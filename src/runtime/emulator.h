@@ -93,7 +93,7 @@ class Emulator {
 
   const Program& program_;
   int64_t rank_;
-  RankSteps own_;
+  RankSteps rank_steps_;
   EmulatedTimes times_;
   EmulatorOptions options_;
   int unwinding_;  // uncaught exceptions at construction

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/text.h"
 #include "schedule/improve.h"
 #include "schedule/modulo.h"
 
@@ -189,6 +190,15 @@ std::string schedule_names() {
     names += fmt::format("{}{}", names.empty() ? "" : last ? " or " : ", ", named.name);
   }
   return names;
+}
+
+std::string schedule_hint(std::string_view name) {
+  std::vector<std::string> names;
+  for (const NamedSchedule& row : named_schedules()) {
+    names.emplace_back(row.name);
+  }
+  const std::string hint = nearest(name, names);
+  return hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint);
 }
 
 std::string schedules_help() {

@@ -45,6 +45,8 @@ std::span<const NamedSchedule> named_schedules();
 const NamedSchedule* find_schedule(std::string_view name);  // null where no schedule has the name
 std::string schedule_names();                               // "gpipe, 1f1b, ... or dualpipe-v"
 std::string schedules_help();                               // a line each
+// Returns " (did you mean 1f1b?)" for a name that is nearly one, else nothing.
+std::string schedule_hint(std::string_view name);
 
 // A person's wishes.
 struct ScheduleRequest {

@@ -66,14 +66,9 @@ class ScheduleReader {
     if (named_ != nullptr || node.text == kCustomSchedule) {
       return;
     }
-    std::vector<std::string> names = {kCustomSchedule};
-    for (const pipeline::NamedSchedule& row : pipeline::named_schedules()) {
-      names.emplace_back(row.name);
-    }
-    const std::string hint = nearest(node.text, names);
-    fields_.report(node, fmt::format("schedule: expected custom, {}, found {}{}",
-                                     pipeline::schedule_names(), fields_.found(node),
-                                     hint.empty() ? "" : fmt::format(" (did you mean {}?)", hint)));
+    fields_.report(
+        node, fmt::format("schedule: expected custom, {}, found {}{}", pipeline::schedule_names(),
+                          StrategyFields::found(node), pipeline::schedule_hint(node.text)));
   }
 
   int read_number(const YamlNode& node, const char* key, bool applies, const char* to) {

@@ -269,15 +269,10 @@ std::vector<StageSlot> slots_in_order(const Graph& graph, const Stages& stages,
 std::vector<double> flops_of_chunks(const Graph& graph, const Stages& stages) {
   std::vector<double> flops(stages.pipeline.device_of.size(), 0.0);
   for (size_t id = 0; id < graph.ops().size(); ++id) {
-    const Op& op = graph.ops()[id];
-    std::vector<Shape> inputs;
-    for (const TensorId input : op.inputs) {
-      inputs.push_back(graph.tensor(input).shape);
-    }
     const auto chunk = static_cast<size_t>(stages.chunk_of[id]);
     const auto device = static_cast<size_t>(stages.pipeline.device_of[chunk]);
-    flops[chunk] += forward_flops(op.kind, inputs, graph.tensor(op.output).shape, op.attributes) /
-                    static_cast<double>(std::max<size_t>(stages.coordinates[device].size(), 1));
+    const size_t ranks = std::max<size_t>(stages.coordinates[device].size(), 1);
+    flops[chunk] += forward_flops(graph, graph.ops()[id]) / static_cast<double>(ranks);
   }
   return flops;
 }

@@ -5,17 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 
 #include "app/costs.h"
 #include "app/run_search.h"
 #include "deck/cluster_deck.h"
 #include "deck/data_deck.h"
 #include "deck/model_deck.h"
-#include "schedule/named.h"
-#include "sharding/strategy.h"
 #include "small_decks.h"
-#include "temporary_folder.h"
 
 namespace hidup {
 namespace {
@@ -368,57 +364,6 @@ TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {
   EXPECT_THAT(stages, ElementsAre("embedding", "positions", "layers.0.attention.out.biased",
                                   "layers.0.ffn.down.biased", "layers.1.attention.out.biased",
                                   "layers.1.ffn.down.biased", "loss"));
-}
-
-// Plans the small model as a pipeline of two stages with train.pipeline.
-Strategy in_order_of(const std::string& schedule, const std::string& strategy = "pipeline") {
-  const std::string deck =
-      R"(model: {family: bert, layers: 2, hidden: 8, heads: 2, sequence: 4, vocab: 31}
-data: {kind: synthetic}
-train: {batch: 8, steps: 1, accumulate: 4}
-)";
-  const TemporaryFolder folder;
-  std::ofstream(folder / "deck.yaml") << deck;
-  std::ofstream(folder / "order.csv") << "0F0,0F1,0B0,0B1,0F2,0F3,0B2,0B3\n"
-                                         "1F0,1F1,1B0,1B1,1F2,1F3,1B2,1B3\n";
-  std::ofstream(folder / "short.csv") << "0F0,0B0\n1F0,1B0\n";
-  const std::string value = schedule.ends_with(".csv") ? folder / schedule : schedule;
-  const PlanningInput input =
-      read_planning_input(folder / "deck.yaml", "", {"train.pipeline=" + value}, 2);
-  return choose_strategy(strategy, input.deck, input.graph, input.mesh, std::nullopt);
-}
-
-TEST(TrainPipeline, OrdersTheStagesOfAName) {
-  for (const pipeline::NamedSchedule& row : pipeline::named_schedules()) {
-    const Strategy strategy = in_order_of(std::string(row.name));
-    ASSERT_TRUE(strategy.schedule) << row.name;
-    EXPECT_EQ(strategy.schedule->name, row.name);
-    EXPECT_EQ(strategy.accumulate, 4);
-  }
-  EXPECT_EQ(in_order_of("auto").schedule->name, "1f1b");
-  const Strategy custom = in_order_of("order.csv");
-  EXPECT_EQ(custom.schedule->name, kCustomSchedule);
-  EXPECT_EQ(custom.schedule->custom.size(), 2U);
-}
-
-TEST(TrainPipeline, IsRefusedWhereItDoesNotFit) {
-  const auto why = [](const std::string& schedule, const std::string& strategy) -> std::string {
-    try {
-      in_order_of(schedule, strategy);
-      return "accepted";
-    } catch (const Error& error) {
-      EXPECT_EQ(error.code() == ExitCode::usage || error.code() == ExitCode::file, true);
-      return error.what();
-    }
-  };
-  EXPECT_NE(why("1f1b", "dp").find("train.pipeline: the strategy dp has no stages to order"),
-            std::string::npos)
-      << why("1f1b", "dp");
-  EXPECT_NE(why("1f2b", "pipeline").find("found 1f2b (did you mean 1f1b?)"), std::string::npos)
-      << why("1f2b", "pipeline");
-  EXPECT_NE(why("short.csv", "pipeline").find("row 0: the task 0F1 is missing"), std::string::npos)
-      << why("short.csv", "pipeline");
-  EXPECT_NE(why("none.csv", "pipeline").find("none.csv"), std::string::npos);
 }
 
 }  // namespace

@@ -41,6 +41,32 @@ TEST(BusyTimes, WithoutCommunication) {
   EXPECT_DOUBLE_EQ(busy.exposed_comm_s, 0.0);
 }
 
+// Messages of several streams overlap: their time counts once. Waits for other stages are idle.
+TEST(BusyTimes, OfAPipelineHaveIdleTime) {
+  const Program program = streams({StreamKind::down, kCompute, kComm, StreamKind::up, kCompute});
+  // computation 4-6 and 10-12; messages down 0-4, comm 6-8 and up 7-10: all exposed
+  const std::vector<Interval> times = {{0, 4}, {4, 6}, {6, 8}, {7, 10}, {10, 12}};
+  const BusyTimes busy = busy_times(program, times);
+  EXPECT_DOUBLE_EQ(busy.compute_s, 4.0);
+  EXPECT_DOUBLE_EQ(busy.comm_s, 8.0);
+  EXPECT_DOUBLE_EQ(busy.exposed_comm_s, 8.0);
+  EXPECT_DOUBLE_EQ(busy.idle_s, 6.0);  // 0-4 and 8-10
+  EXPECT_EQ(exposed_times(program, times), (std::vector<double>{4, 0, 2, 3, 0}));
+}
+
+// A rank has skipped instructions at any time, without length.
+TEST(BusyTimes, IdleTimeBeginsWithWhatTheRankRuns) {
+  const Program program = streams({kCompute, StreamKind::up, kCompute, kCompute});
+  const std::vector<Interval> times = {{0, 0}, {2, 3}, {3, 5}, {9, 9}};
+  EXPECT_DOUBLE_EQ(busy_times(program, times).idle_s, 1.0);
+}
+
+TEST(BusyTimes, WithoutAPipelineIdleTimeIsTheRest) {
+  const Program program = streams({kCompute, kComm, kCompute});
+  const std::vector<Interval> times = {{0, 2}, {2, 3}, {5, 6}};
+  EXPECT_DOUBLE_EQ(busy_times(program, times).idle_s, 2.0);
+}
+
 TEST(OverlapRatio, IsTheHiddenPartOfCommunication) {
   EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 9.0, .comm_s = 4.0, .exposed_comm_s = 3.0}), 0.25);
   EXPECT_DOUBLE_EQ(overlap_ratio({.compute_s = 1.0, .comm_s = 4.0, .exposed_comm_s = 3.0}), 0.25)
@@ -65,8 +91,9 @@ TEST(RunBusyTimes, AreMeansOfTheRankThatComputesLongest) {
   run.add(std::vector<BusyTimes>{{none, none, none}, {none, none, none}});
   expect_mean(run, 0, {50.0, 7.0, 6.0});
   run.add(std::vector<BusyTimes>{{2.0, 4.0, 3.0}, {4.0, 2.0, 1.0}});
-  run.add(std::vector<BusyTimes>{{4.0, 9.0, 9.0}, {3.0, 4.0, 1.0}});
+  run.add(std::vector<BusyTimes>{{4.0, 9.0, 9.0, 5.0}, {3.0, 4.0, 1.0, 3.0}});
   expect_mean(run, 1, {3.5, 3.0, 1.0});
+  EXPECT_DOUBLE_EQ(run.mean_idle(), 2.0);  // of two ranks in two steps
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-"""A timing file with a timeline, for tests of its readers."""
+"""A timing file with a timeline, and the bars of its picture, for tests of its readers."""
 
 import os
 import tempfile
@@ -89,6 +89,12 @@ def write(path, steps=(1, 2), events_of_last=12, program=None, times=None):
         file.create_dataset(f"timeline/{name}", data=[row[at] for row in rows], chunks=(16,),
                             maxshape=(None,), dtype="f8" if name.endswith("_s") else "i8")
     return file
+
+
+def extents_of(collections):
+    """Returns (left, right, bottom, top) of all bars, sorted."""
+    boxes = [path.get_extents() for bars in collections for path in bars.get_paths()]
+    return sorted((round(box.x0, 6), round(box.x1, 6), box.y0, box.y1) for box in boxes)
 
 
 class FolderTest(unittest.TestCase):

@@ -15,6 +15,7 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
 from analysis import hidup_timings  # noqa: E402
+from analysis.busy import busy_times  # noqa: E402
 from sample_timeline import FolderTest  # noqa: E402
 
 
@@ -37,7 +38,7 @@ class Run(FolderTest):
     def assert_busy_times(self, spans):
         frame = hidup_timings.read(self.path)
         for at, step in enumerate(frame.index):
-            busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path, step))
+            busy = busy_times(hidup_timings.read_timeline(self.path, step))
             for name, values in spans.items():
                 of_events = "pipeline_idle_s" if name == "idle_s" else name
                 self.assertGreater(values[at].min(), 0, name)

@@ -16,9 +16,10 @@ ANALYSIS = sys.argv[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(ANALYSIS))
 from analysis import hidup_timings  # noqa: E402
+from analysis.busy import busy_times, difference, union  # noqa: E402
 from analysis.commands import timeline  # noqa: E402
-from sample_timeline import (BUSY, PROGRAM, SECOND, STAGE_BUSY, STAGE_TIMES, STAGES,  # noqa: E402
-                             STAGES_PREDICTED, TIMES, FolderTest, write, write_stages)
+from sample_timeline import (BUSY, PROGRAM, SECOND, TIMES, FolderTest, extents_of,  # noqa: E402
+                             write)
 from scripts import script  # noqa: E402
 
 SCRIPTS = ("timeline", "trace")
@@ -35,16 +36,16 @@ class Intervals(unittest.TestCase):
             first, second = ([any(a < cell < b for a, b in each) for cell in cells]
                              for each in pairs)
             for found, expected in (
-                    (hidup_timings.union(pairs[0]), first),
-                    (hidup_timings.difference(*pairs),
+                    (union(pairs[0]), first),
+                    (difference(*pairs),
                      [one and not other for one, other in zip(first, second)])):
                 self.assertEqual([sum(a < cell < b for a, b in found) for cell in cells], expected)
                 ends = [end for a, b in found if b > a for end in (a, b)]
                 self.assertEqual(ends, sorted(ends))
 
     def test_nothing(self):
-        self.assertEqual(hidup_timings.union([]).shape, (0, 2))
-        self.assertEqual(hidup_timings.difference([], []).shape, (0, 2))
+        self.assertEqual(union([]).shape, (0, 2))
+        self.assertEqual(difference([], []).shape, (0, 2))
 
 
 class Reading(FolderTest):
@@ -66,7 +67,7 @@ class Reading(FolderTest):
 
     def test_busy_times(self):
         write(self.path).close()
-        busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path))
+        busy = busy_times(hidup_timings.read_timeline(self.path))
         self.assertEqual(list(busy.index), [0, 1])
         self.assertEqual(list(busy.columns), list(BUSY))
         for name, values in BUSY.items():
@@ -75,7 +76,7 @@ class Reading(FolderTest):
     def test_a_rank_without_communication(self):
         silent = {name: [column[0]] for name, column in PROGRAM.items()}
         write(self.path, program=silent, times=[[(1, 3)]], events_of_last=1).close()
-        busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path)).loc[0]
+        busy = busy_times(hidup_timings.read_timeline(self.path)).loc[0]
         numpy.testing.assert_allclose(busy[["compute_s", "comm_s", "exposed_comm_s", "idle_s"]],
                                       [0.002, 0, 0, 0], atol=1e-10)
         self.assertTrue(numpy.isnan(busy["overlap"]))
@@ -84,115 +85,14 @@ class Reading(FolderTest):
         # The rank computes for 1 ms and communicates for 1 ms, within 12 ms.
         two = {name: [column[0], column[2]] for name, column in PROGRAM.items()}
         write(self.path, program=two, times=[[(0, 1), (11, 12)]], events_of_last=2).close()
-        busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path)).loc[0]
+        busy = busy_times(hidup_timings.read_timeline(self.path)).loc[0]
         self.assertEqual(busy["overlap"], 0.0)
 
     def test_overlap_is_a_part_of_communication_though_computation_is_shorter(self):
         two = {name: [column[0], column[2]] for name, column in PROGRAM.items()}
         write(self.path, program=two, times=[[(0, 2), (1, 11)]], events_of_last=2).close()
-        busy = hidup_timings.busy_times(hidup_timings.read_timeline(self.path)).loc[0]
+        busy = busy_times(hidup_timings.read_timeline(self.path)).loc[0]
         numpy.testing.assert_allclose(busy[["exposed_comm_s", "overlap"]], [0.009, 0.1], rtol=1e-6)
-
-
-class Pipelines(FolderTest):
-    """Ranks of two stages, which skip each other's instructions and send messages on streams of their own."""
-
-    def read(self, **options):
-        write_stages(self.path, **options).close()
-        return hidup_timings.read_timeline(self.path)
-
-    def test_ranks_have_only_instructions_that_they_run(self):
-        events = self.read()
-        for rank, times in enumerate(STAGE_TIMES):
-            of_rank = events[events["rank"] == rank].sort_values("instruction")
-            self.assertEqual(list(of_rank["instruction"]), list(times))
-            self.assertEqual(list(of_rank["name"]), [STAGES["name"][i] for i in times])
-
-    def test_steps_that_are_complete(self):
-        for steps, written, expected in (((1,), 12, [1]), ((1, 2, 3), 12, [1, 2, 3]),
-                                         ((1, 2, 3), 11, [1, 2]), ((1, 2), 0, [1])):
-            self.read(steps=steps, events_of_last=written)
-            self.assertEqual(hidup_timings.timeline_steps(self.path), expected)
-        with write_stages(self.path, steps=(1, 2, 3), events_of_last=11) as file:
-            file.swmr_mode = True
-            self.assertEqual(hidup_timings.timeline_steps(self.path), [1, 2])
-
-    def test_the_only_step_may_still_be_written(self):
-        with write_stages(self.path, steps=(1,)) as file:
-            file.swmr_mode = True
-            with self.assertRaisesRegex(KeyError, "holds no complete timeline of a step"):
-                hidup_timings.timeline_steps(self.path)
-
-    def test_busy_times(self):
-        busy = hidup_timings.busy_times(self.read())
-        self.assertEqual(list(busy.columns), list(STAGE_BUSY))
-        for name, values in STAGE_BUSY.items():
-            numpy.testing.assert_allclose(busy[name], values, rtol=1e-8, atol=1e-10, err_msg=name)
-
-    def test_flops_and_bytes_of_instructions_that_rank_0_skips(self):
-        events = self.read().set_index(["rank", "instruction"])
-        for event, flops, size in (((0, 0), 2_000_000, 100), ((1, 2), 4_000_000, 1000),
-                                   ((1, 3), 6_000_000, 2000), ((1, 4), 0, 200)):
-            self.assertEqual(tuple(events.loc[event, ["flops", "bytes"]]), (flops, size))
-
-    def panels(self):
-        write_stages(self.path).close()
-        return timeline.panels_and_heading(self.path, None, None)[0]
-
-    def test_a_prediction_for_each_stage(self):
-        panels = self.panels()
-        self.assertEqual([panel.label for panel in panels],
-                         ["predicted\nas rank 0", "predicted\nas rank 1", "rank 0", "rank 1"])
-        for panel, times in zip(panels, STAGE_TIMES):
-            self.assertEqual(list(panel.events["instruction"]), list(times))
-            numpy.testing.assert_allclose(panel.events[["start", "end"]],
-                                          [STAGES_PREDICTED[i] for i in times], atol=1e-9)
-        write_stages(self.path).close()
-        alone = timeline.panels_and_heading(self.path, None, [1])[0]
-        self.assertEqual([panel.label for panel in alone], ["predicted\nas rank 1", "rank 1"])
-
-    def test_the_picture_has_a_lane_for_each_stream(self):
-        panels = self.panels()
-        figure = timeline.draw(panels, "the heading")
-        self.addCleanup(timeline.plt.close, figure)
-        lanes = timeline.lanes_of(panels)
-        self.assertEqual(list(lanes), ["compute", "comm", "down", "up"])
-        for axes, panel in zip(figure.axes[2:], panels[2:]):
-            self.assertEqual([label.get_text() for label in axes.get_yticklabels()],
-                             ["compute", "communication", "to later stages", "to earlier stages"])
-            bars = [bars for bars in axes.collections if not bars.get_hatch()]
-            drawn = [box for box in Pictures.extents(bars) if box[3] <= sum(timeline.COMPUTE)]
-            self.assertEqual(drawn, sorted(
-                (round(event.start, 6), round(event.end, 6), lanes[event.stream][0],
-                 sum(lanes[event.stream])) for event in panel.events.itertuples()))
-            self.assertLessEqual(axes.get_ylim()[0], lanes["up"][0])
-        self.assertIn("pipeline idle      4.00 ms\n", figure.axes[2].texts[-1].get_text())
-
-    def test_lanes_of_one_direction(self):
-        panels = self.panels()
-        ahead = [panel._replace(events=panel.events[panel.events["stream"] != "down"])
-                 for panel in panels]
-        self.assertEqual(list(timeline.lanes_of(ahead)), ["compute", "comm", "up"])
-        self.assertEqual(timeline.lanes_of(ahead)["up"], timeline.lanes_of(panels)["down"])
-
-    def test_the_trace_has_a_thread_for_each_stream(self):
-        write_stages(self.path).close()
-        done = script("trace", self.path, "--steps", "2")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        with open(done.stdout.rstrip("\n"), encoding="utf-8") as file:
-            events = json.load(file)["traceEvents"]
-        threads = {e["tid"]: e["args"]["name"] for e in events
-                   if e["name"] == "thread_name" and e["pid"] == 1}
-        self.assertEqual(threads, {0: "compute", 1: "communication", 2: "to later stages",
-                                   3: "to earlier stages"})
-        names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
-        self.assertEqual(names, {-2: "predicted as rank 0", -1: "predicted as rank 1",
-                                 0: "rank 0 (a)", 1: "rank 1 (b)"})
-        for pid, times in zip((-2, -1, 0, 1), STAGE_TIMES + STAGE_TIMES):
-            found = {e["args"]["instruction"]: e["tid"] for e in events
-                     if e["ph"] == "X" and e["pid"] == pid}
-            self.assertEqual(found, {i: ("compute", "comm", "down", "up").index(STAGES["stream"][i])
-                                     for i in times})
 
 
 # (start, end) of PROGRAM's instructions in milliseconds.
@@ -216,7 +116,7 @@ class Predictions(FolderTest):
         events = hidup_timings.read_prediction(self.path)
         self.assertEqual(list(events["instruction"]), [0, 1, 2, 3, 4, 5])
         numpy.testing.assert_allclose(events[["start_s", "end_s"]], SECOND * numpy.array(PREDICTED))
-        busy = hidup_timings.busy_times(events).loc[-1]
+        busy = busy_times(events).loc[-1]
         numpy.testing.assert_allclose(
             busy[["compute_s", "comm_s", "exposed_comm_s", "wall_s"]],
             [0.008, 0.005, 0.004, 0.012])
@@ -263,11 +163,11 @@ class Pictures(FolderTest):
             self.assertEqual([label.get_text() for label in axes.get_yticklabels()],
                              ["compute", "communication"])
             hatched = [bars for bars in axes.collections if bars.get_hatch()]
-            self.assertEqual(self.extents(hatched),
+            self.assertEqual(extents_of(hatched),
                              [(a - 10, b - 10, *self.lane("compute")) for a, b in EXPOSED[rank]])
             bars = [bars for bars in axes.collections if not bars.get_hatch()]
             self.assertEqual(
-                [box for box in self.extents(bars) if box[3] <= sum(timeline.COMPUTE)],
+                [box for box in extents_of(bars) if box[3] <= sum(timeline.COMPUTE)],
                 sorted((a - 10, b - 10, *self.lane(PROGRAM["stream"][i]))
                        for i, (a, b) in enumerate(TIMES[rank])))
             texts = [text.get_text().replace("\n", "") for text in axes.texts]
@@ -284,12 +184,6 @@ class Pictures(FolderTest):
     def lane(stream):
         low, size = timeline.LANES[stream]
         return low, low + size
-
-    @staticmethod
-    def extents(collections):
-        """Returns (left, right, bottom, top) of all bars, sorted."""
-        boxes = [path.get_extents() for bars in collections for path in bars.get_paths()]
-        return sorted((round(box.x0, 6), round(box.x1, 6), box.y0, box.y1) for box in boxes)
 
     def test_colours_tell_microbatches_and_phases_apart(self):
         for count in (1, 4, 5, 32):

@@ -5,8 +5,6 @@
 
 #include "core/check.h"
 #include "cost/play.h"
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "program/memory.h"
 #include "program/verify.h"
@@ -16,6 +14,7 @@
 #include "search/named/pipeline.h"
 #include "sharding/stages.h"
 #include "simple_costs.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
@@ -25,12 +24,11 @@ using pipeline::Pass;
 using pipeline::Task;
 
 Graph pipeline_model(int64_t layers, int64_t batch) {
-  Deck deck;
-  deck.model->family = "llama";
+  Deck deck = small_deck_of("llama");
   deck.model->layers = layers;
-  deck.model->heads = 4;
-  deck.model->kv_heads = 4;
   deck.model->hidden = 128;
+  deck.model->heads = 4;
+  deck.model->dropout = 0.0;
   deck.model->ffn = 256;
   deck.model->sequence = 64;
   deck.train->batch = batch;

@@ -4,29 +4,20 @@
 #include <gtest/gtest.h>
 
 #include "core/check.h"
-#include "core/text.h"
-#include "deck/deck.h"
-#include "deck/model_deck.h"
-#include "deck/train_deck.h"
 #include "models/transformer.h"
 #include "schedule/named.h"
 #include "search/named/named_strategies.h"
 #include "search/named/pipeline.h"
 #include "sharding/read_strategy.h"
 #include "sharding/strategy.h"
+#include "small_deck.h"
 
 namespace hidup {
 namespace {
 
-Graph model(int64_t layers = 4) {
-  Deck deck;
-  deck.model->family = "llama";
-  deck.model->layers = layers;
-  deck.model->heads = 2;
-  deck.model->kv_heads = 2;
-  deck.model->hidden = 8;
-  deck.model->ffn = 12;
-  deck.model->sequence = 4;
+Graph model() {
+  Deck deck = small_deck_of("llama");
+  deck.model->layers = 4;
   deck.train->batch = 8;
   return build_model(deck, 31);
 }

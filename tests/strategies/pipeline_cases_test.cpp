@@ -11,7 +11,6 @@
 #include <map>
 
 #include "core/check.h"
-#include "deck/train_deck.h"
 #include "graph/batch.h"
 #include "graph/text.h"
 #include "models/transformer.h"
@@ -23,6 +22,7 @@
 #include "search/named/pipeline.h"
 #include "sharding/memory_choices.h"
 #include "sharding/stages.h"
+#include "small_deck.h"
 #include "strategy_cases.h"
 #include "temporary_folder.h"
 #include "tried_training.h"
@@ -219,15 +219,8 @@ struct NamedCase {
     if (model == "branches") {
       return branches();
     }
-    Deck deck;
-    deck.model->family = model == "sgmoe" ? "bert" : model;
+    Deck deck = small_deck_of(model == "sgmoe" ? "bert" : model);
     deck.model->layers = 4;
-    deck.model->heads = 2;
-    deck.model->kv_heads = 2;
-    deck.model->hidden = 8;
-    deck.model->ffn = 12;
-    deck.model->sequence = 4;
-    deck.model->dropout = 0.1;
     deck.model->tied_head = model == "gpt" ? "on" : "off";
     deck.train->batch = 6;
     if (model == "sgmoe") {

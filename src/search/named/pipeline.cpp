@@ -1,7 +1,6 @@
 #include "search/named/pipeline.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -56,19 +55,6 @@ std::vector<size_t> places_to_cut(const Graph& graph, size_t wanted) {
   return places;
 }
 
-std::vector<double> flops_of_ops(const Graph& graph) {
-  std::vector<double> flops;
-  for (const Op& op : graph.ops()) {
-    std::vector<Shape> inputs;
-    for (const TensorId input : op.inputs) {
-      inputs.push_back(graph.tensor(input).shape);
-    }
-    const Shape& output = graph.tensor(op.output).shape;
-    flops.push_back(forward_flops(op.kind, inputs, output, op.attributes));
-  }
-  return flops;
-}
-
 // Returns the ends of the first chunks so that none but the last has more than `most`, and leaves
 // enough pieces for the chunks that follow. `pieces`: the flops between two places to cut.
 std::vector<size_t> ends_within(const std::vector<double>& pieces, size_t chunks, double most) {
@@ -110,7 +96,10 @@ double largest(const std::vector<double>& pieces, const std::vector<size_t>& end
 std::vector<int> divide_in_chunks(const Graph& graph, int chunks) {
   const auto wanted = static_cast<size_t>(chunks);
   const std::vector<size_t> places = places_to_cut(graph, wanted - 1);
-  const std::vector<double> flops = flops_of_ops(graph);
+  std::vector<double> flops;
+  for (const Op& op : graph.ops()) {
+    flops.push_back(forward_flops(graph, op));
+  }
   std::vector<double> pieces;
   size_t begin = 0;
   for (size_t piece = 0; piece <= places.size(); ++piece) {

@@ -14,8 +14,9 @@ namespace hidup {
 std::vector<int> divide_in_chunks(const Graph& graph, int chunks);
 
 // Returns the strategy with the operations on the stages of that schedule along its axis, and each
-// parameter where its first reader is. `order`: of the named or custom schedule; its microbatches
-// are strategy.accumulate. Throws Error(usage) for a schedule that so many stages cannot have.
+// parameter where its first reader is. `schedule`: a named or custom one, without cuts; its
+// microbatches are the strategy's groups. Throws Error(usage) for a schedule that so many stages
+// cannot have.
 Strategy with_stages(const Graph& graph, Strategy strategy, const StageSchedule& schedule);
 
 }  // namespace hidup

@@ -1,4 +1,4 @@
-#include "app/stage_report.h"
+#include "app/pipeline_report.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
