@@ -8,6 +8,7 @@
 #include "models/transformer.h"
 #include "program/memory.h"
 #include "program/verify.h"
+#include "schedule/csv.h"
 #include "schedule/named.h"
 #include "schedule/simulate.h"
 #include "search/named/named_strategies.h"
@@ -132,6 +133,60 @@ TEST(Pipelines, TakeTheMemoryOfTheirLiveMicrobatches) {
   EXPECT_NEAR(bytes("zb-v", 0) / of_1f1b, 1.0, 0.1);
   EXPECT_LT(bytes("v-half", 0) / of_1f1b, 0.85);
   EXPECT_LT(bytes("v-min", 0) / of_1f1b, 0.72);
+}
+
+// Values that wait to be sent, or arrive early, are bounded by slots and not by microbatches.
+TEST(Pipelines, TakeNoMoreMemoryWithMoreMicrobatches) {
+  const auto bytes = [](int groups, int64_t rank) {
+    const Graph graph = pipeline_model(8, groups);
+    const PlayedPipeline played = play_pipeline(graph, *pipeline::find_schedule("1f1b"), 4, groups);
+    return static_cast<double>(plan_memory(played.program, rank).activation_bytes);
+  };
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    EXPECT_LT(bytes(32, rank), 1.05 * bytes(8, rank)) << rank;
+  }
+}
+
+Strategy two_stages_of_two(const Graph& graph, const std::string& schedule,
+                           const std::string& inner) {
+  const Mesh mesh = {{.name = "pipe", .size = 2}, {.name = "inner", .size = 2}};
+  Strategy strategy = named_strategy("pipe=pipeline,inner=" + inner, graph, mesh);
+  strategy.accumulate = 3;
+  return with_stages(graph, std::move(strategy), {.axis = 0, .name = schedule});
+}
+
+// The weights passes of the first stage complete its last chunk, its first, then the one between.
+TEST(Pipelines, SendGradientsThatAreOnePieceOfMemory) {
+  const Graph graph = pipeline_model(6, 2);
+  const Mesh mesh = {{.name = "pipe", .size = 2}, {.name = "inner", .size = 2}};
+  Strategy strategy = named_strategy("pipe=pipeline,inner=dp", graph, mesh);
+  strategy.accumulate = 1;
+  const pipeline::ReadSchedule order = pipeline::read_csv(
+      "0F0,2F0,4F0,4I0,2I0,0I0,4W0,0W0,2W0\n"
+      "1F0,3F0,5F0,5B0,3B0,1B0\n",
+      6, 1);
+  strategy = with_stages(graph, std::move(strategy),
+                         {.axis = 0, .name = kCustomSchedule, .custom = order.schedule});
+  // A bucket is more than one chunk has, and less than two.
+  const Program program = lower(graph, strategy, simple_lowering(1 << 20));
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    EXPECT_NO_THROW(verify(program, plan_memory(program, rank)));
+  }
+}
+
+// A stage keeps what it receives, so that nobody sends it again for a recomputation.
+TEST(Pipelines, SendActivationsOnce) {
+  const Graph graph = pipeline_model(4, 12);
+  for (const bool recompute : {false, true}) {
+    Strategy strategy = two_stages_of_two(graph, "1f1b", "dp");
+    for (OpId op = 0; op < static_cast<OpId>(strategy.ops.size()); ++op) {
+      strategy.ops[static_cast<size_t>(op)].recompute = recompute && can_recompute(graph, op);
+    }
+    const Program program = lower(graph, strategy, simple_lowering());
+    EXPECT_EQ(std::ranges::count(program.instructions, StreamKind::down, &Instruction::stream), 3);
+    EXPECT_EQ(std::ranges::count(program.instructions, StreamKind::up, &Instruction::stream), 3);
+    EXPECT_EQ(std::ranges::count(program.instructions, Opcode::move, &Instruction::opcode), 6);
+  }
 }
 
 }  // namespace
