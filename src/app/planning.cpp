@@ -59,9 +59,15 @@ std::optional<int> wanted_groups(const Deck& deck, const Graph& graph) {
   return wanted_parts(deck, "train.accumulate", deck.train->accumulate, accumulate_obstacle(graph));
 }
 
-// Applies the deck's numbers of parts.
-Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy) {
+// Applies the deck's numbers of parts. The groups that a name alone stands for leave room for the
+// deck's microbatches.
+Strategy with_parts(const Deck& deck, const Graph& graph, Strategy strategy, bool named) {
   strategy.microbatches = wanted_microbatches(deck, graph).value_or(strategy.microbatches);
+  if (named) {
+    const int64_t most = batch_of(graph) / strategy.microbatches;
+    strategy.accumulate =
+        static_cast<int>(std::min<int64_t>(strategy.accumulate, std::max<int64_t>(most, 1)));
+  }
   strategy.accumulate = wanted_groups(deck, graph).value_or(strategy.accumulate);
   const int64_t parts = int64_t{strategy.microbatches} * strategy.accumulate;
   if (parts > std::max<int64_t>(batch_of(graph), 1)) {  // the deck's and the strategy's together
@@ -301,7 +307,8 @@ Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, cons
                  named ? with_recompute(graph, named_strategy(name_or_file, graph, mesh),
                                         recompute_of(deck.train->recompute))
                        : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"),
-                                        name_or_file)),
+                                        name_or_file),
+                 named),
       named);
   return named && costs
              ? with_routes(graph, std::move(strategy), lowering_options(deck), CostModel(*costs))
@@ -313,7 +320,8 @@ std::optional<Strategy> stored_strategy(const std::string& text, const Deck& dec
   try {
     return with_pipeline(
         deck, graph,
-        with_parts(deck, graph, parse_strategy(graph, mesh, text, "the checkpoint's strategy")),
+        with_parts(deck, graph, parse_strategy(graph, mesh, text, "the checkpoint's strategy"),
+                   false),
         false);
   } catch (const Error& error) {
     check(error.code() == ExitCode::usage, "{}", error.what());

@@ -11,7 +11,7 @@ namespace hidup {
 double forward_flops(OpKind kind, std::span<const Shape> inputs, const Shape& output,
                      const OpAttributes& attributes);
 
-// Returns those of an operation of the graph.
+// Returns the floating-point operations of the forward pass of an operation of the graph.
 double forward_flops(const Graph& graph, const Op& op);
 
 // Returns the floating-point operations that a training step needs, however it is computed: three

@@ -37,8 +37,8 @@ class MeshGroups {
   // Returns the group of the ranks that differ from this rank only in their coordinate on the axis.
   Communicator& axis(size_t axis) const { return *groups_.at(axis); }
   // Returns the group of those ranks of the axis that have one of the coordinates, which include
-  // this rank's; empty means all. Each stream has groups of its own, because a group communicates
-  // on one stream at a time. Throws Error(internal) for a group that was not added.
+  // this rank's; empty means all. Streams between stages have groups of their own, because a group
+  // communicates on one stream at a time. Throws Error(internal) for a group that was not added.
   Communicator& group(size_t axis, const std::vector<int64_t>& coordinates,
                       StreamKind stream = StreamKind::comm) const;
   // Returns the group of the ranks that differ from this rank only in their coordinates on these

@@ -54,6 +54,19 @@ TEST(TrainPipeline, OrdersTheStagesOfAName) {
   EXPECT_EQ(custom.schedule->custom.size(), 2U);
 }
 
+TEST(TrainPipeline, LeavesRoomForTheMicrobatchesOfTheDeck) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "deck.yaml") << deck_with("auto");
+  for (const auto& [settings, groups] :
+       {std::pair(std::vector<std::string>{"train.accumulate=auto"}, 8),
+        std::pair(std::vector<std::string>{"train.accumulate=auto", "train.microbatches=3"}, 2),
+        std::pair(std::vector<std::string>{"train.microbatches=2"}, 4)}) {
+    const PlanningInput input = read_planning_input(folder / "deck.yaml", "", settings, 2);
+    EXPECT_EQ(choose_strategy("pipeline", input.deck, input.graph, input.mesh, {}).accumulate,
+              groups);
+  }
+}
+
 TEST(TrainPipeline, IsRefusedWhereItDoesNotFit) {
   const auto why = [](const std::string& schedule, const std::string& strategy) -> std::string {
     try {
