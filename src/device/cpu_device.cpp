@@ -13,6 +13,7 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -31,12 +32,31 @@ namespace {
 // generated code and buffers of their own. Some libraries end the process where they do not get it.
 constexpr int64_t kRoomBeside = int64_t{256} << 20;
 
-// State that a device's streams share. One lock for all events makes a failure wake every waiter.
-struct Shared {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::exception_ptr failure;
-  std::atomic<bool> failed = false;
+class CpuEvent;
+
+// State that a device's streams share: waits for events, and the first failure, which ends them.
+class Shared {
+ public:
+  // Returns once the event has that recording, or after a failure.
+  void wait(const CpuEvent& event, int64_t recording);
+  // Notes the time of a recording. It wakes only the threads that wait for it: a stream records
+  // thousands of events in a second, and others often wait on the same core.
+  void reach(CpuEvent& event, int64_t recording);
+  // Keeps the exception, if it is the first one, and ends all waits.
+  void fail(std::exception_ptr failure);
+  void rethrow_failure();
+  bool failed() const { return failed_.load(); }
+
+ private:
+  struct Waiter {
+    const CpuEvent& event;
+    std::condition_variable woken;
+  };
+
+  std::mutex mutex_;
+  std::vector<Waiter*> waiters_;  // one per thread that waits
+  std::exception_ptr failure_;
+  std::atomic<bool> failed_ = false;
 };
 
 class CpuEvent final : public Event {
@@ -46,10 +66,52 @@ class CpuEvent final : public Event {
 
  private:
   friend class CpuStream;
+  friend class Shared;
   std::atomic<int64_t> given_ = 0;    // recordings requested
-  std::atomic<int64_t> reached_ = 0;  // recordings done; changes under Shared::mutex
+  std::atomic<int64_t> reached_ = 0;  // recordings done; changes under Shared's lock
   double seconds_ = 0.0;
 };
+
+void Shared::wait(const CpuEvent& event, int64_t recording) {
+  std::unique_lock lock(mutex_);
+  const auto done = [&] { return event.reached_ >= recording || failed(); };
+  if (done()) {
+    return;
+  }
+  Waiter waiter{.event = event};
+  waiters_.push_back(&waiter);
+  waiter.woken.wait(lock, done);
+  std::erase(waiters_, &waiter);
+}
+
+void Shared::reach(CpuEvent& event, int64_t recording) {
+  const std::lock_guard lock(mutex_);
+  event.seconds_ = monotonic_seconds();
+  event.reached_ = recording;
+  for (Waiter* waiter : waiters_) {
+    if (&waiter->event == &event) {
+      waiter->woken.notify_one();
+    }
+  }
+}
+
+void Shared::fail(std::exception_ptr failure) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) {
+    failure_ = std::move(failure);
+  }
+  failed_ = true;
+  for (Waiter* waiter : waiters_) {
+    waiter->woken.notify_one();
+  }
+}
+
+void Shared::rethrow_failure() {
+  if (failed()) {
+    const std::lock_guard lock(mutex_);
+    std::rethrow_exception(failure_);
+  }
+}
 
 #ifdef _OPENMP
 // Starts this thread's OpenMP team now, not in the first step. Only this thread uses the team.
@@ -90,21 +152,14 @@ class CpuStream final : public Stream {
   void record(Event& event) override {
     auto& cpu_event = static_cast<CpuEvent&>(event);
     enqueue([this, &cpu_event, recording = ++cpu_event.given_] {
-      {
-        const std::lock_guard lock(shared_->mutex);
-        cpu_event.seconds_ = monotonic_seconds();
-        cpu_event.reached_ = recording;
-      }
-      shared_->changed.notify_all();
+      shared_->reach(cpu_event, recording);
     });
   }
 
   void wait(Event& event) override {
     auto& cpu_event = static_cast<CpuEvent&>(event);
     enqueue([this, &cpu_event, recording = cpu_event.given_.load()] {
-      std::unique_lock lock(shared_->mutex);
-      shared_->changed.wait(
-          lock, [&] { return cpu_event.reached_ >= recording || shared_->failed.load(); });
+      shared_->wait(cpu_event, recording);
     });
   }
 
@@ -113,19 +168,13 @@ class CpuStream final : public Stream {
   void synchronize() override {
     std::unique_lock lock(mutex_);
     drained_.wait(lock, [this] { return tasks_.empty() && !busy_; });
-    if (shared_->failed.load()) {
-      const std::lock_guard failure_lock(shared_->mutex);
-      std::rethrow_exception(shared_->failure);
-    }
+    shared_->rethrow_failure();
   }
 
   void synchronize(Event& event) override {
     const auto& cpu_event = static_cast<CpuEvent&>(event);
-    std::unique_lock lock(shared_->mutex);
-    shared_->changed.wait(lock, [&] { return cpu_event.reached() || shared_->failed.load(); });
-    if (shared_->failed.load()) {
-      std::rethrow_exception(shared_->failure);
-    }
+    shared_->wait(cpu_event, cpu_event.given_);
+    shared_->rethrow_failure();
   }
 
  private:
@@ -154,20 +203,13 @@ class CpuStream final : public Stream {
   }
 
   void run(const std::function<void()>& task) {
-    if (shared_->failed.load()) {
+    if (shared_->failed()) {
       return;
     }
     try {
       task();
     } catch (...) {
-      {
-        const std::lock_guard lock(shared_->mutex);
-        if (!shared_->failure) {
-          shared_->failure = std::current_exception();
-        }
-        shared_->failed = true;
-      }
-      shared_->changed.notify_all();
+      shared_->fail(std::current_exception());
     }
   }
 
@@ -298,7 +340,7 @@ class CpuDevice final : public Device {
 
   std::unique_ptr<Event> create_event() override { return std::make_unique<CpuEvent>(); }
 
-  bool failed() const override { return shared_->failed; }
+  bool failed() const override { return shared_->failed(); }
 
   // Does not record: enqueueing a task on a worker thread costs next to nothing.
   std::unique_ptr<Recording> record(std::span<Stream* const>, bool,

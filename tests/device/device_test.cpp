@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -119,6 +120,37 @@ TEST_F(DeviceStreams, AnUnrecordedEventDoesNotBlock) {
   const std::unique_ptr<Event> event = device_->create_event();
   a_->wait(*event);
   a_->synchronize();
+}
+
+// Threads that are woken for nothing take their core from computation.
+TEST_F(DeviceStreams, AWaitSleepsWhileOtherEventsAreRecorded) {
+  if (device_kind() != "cpu") {
+    GTEST_SKIP() << "waits of GPU streams are not threads of ours";
+  }
+  const auto sleeps = [] {
+    rusage usage{};
+    getrusage(RUSAGE_THREAD, &usage);
+    return usage.ru_nvcsw;
+  };
+  const std::unique_ptr<Event> event = device_->create_event();
+  const std::unique_ptr<Event> other = device_->create_event();
+  int64_t before = 0, after = 0;
+  std::atomic<bool> waits = false;
+  a_->enqueue([&] {
+    while (!waits) {
+      std::this_thread::sleep_for(1ms);
+    }
+  });
+  for (int round = 0; round < 200; ++round) {
+    a_->enqueue([] { std::this_thread::sleep_for(100us); });
+    a_->record(*other);
+  }
+  a_->record(*event);
+  b_->enqueue([&] { before = sleeps(), waits = true; });
+  b_->wait(*event);
+  b_->enqueue([&] { after = sleeps(); });
+  b_->synchronize();
+  EXPECT_LT(after - before, 20);
 }
 
 // A stream that throws must not leave another one waiting for its event.
