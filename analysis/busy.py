@@ -64,8 +64,8 @@ def _length(intervals):
 def busy_times(events):
     """Returns the busy times of each rank's streams in a step: a data frame by rank, in seconds.
 
-    Columns: compute_s, comm_s, exposed_comm_s as in /ranks; wall_s, from the first event's start
-    to the last one's end; idle_s, the part of it in which nothing ran; overlap, overlap_ratio(). With
+    Columns: compute_s, comm_s, exposed_comm_s as in /ranks; wall_s, from the step's start to the end of the
+    last event that the rank ran; idle_s, the part of it in which nothing ran; overlap, overlap_ratio(). With
     messages between stages also pipeline_idle_s, which is idle_s in /ranks: the part of wall_s in which
     the rank neither computed nor communicated inside its stage.
     """
@@ -78,7 +78,7 @@ def busy_times(events):
             for intervals in (union(stream_intervals(of_rank, "compute")),
                               union(stream_intervals(of_rank, *MESSAGE_STREAMS)),
                               exposed_intervals(of_rank)))
-        wall = of_rank["end_s"].max() - of_rank["start_s"].min()
+        wall = of_rank["end_s"].max() - all_rows["start_s"].min()
         rows[rank] = {"compute_s": compute, "comm_s": comm, "exposed_comm_s": exposed,
                       "wall_s": wall, "idle_s": wall - compute - exposed,
                       "overlap": overlap_ratio(comm, exposed)}

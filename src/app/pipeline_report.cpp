@@ -7,20 +7,39 @@
 
 #include "core/check.h"
 #include "core/units.h"
+#include "cost/stage_times.h"
 #include "program/memory.h"
 #include "schedule/csv.h"
 #include "sharding/stages.h"
 
 namespace hidup {
 
-PipelineReport report_pipeline(const Graph& graph, const Strategy& strategy,
-                               const Program& program) {
+double schedule_idle(const Graph& graph, const Strategy& strategy, const Program& program,
+                     const std::optional<StepCosts>& predicted) {
+  const Stages stages = stages_of(graph, strategy);
+  const pipeline::Schedule schedule = schedule_of(graph, strategy, stages);
+  const pipeline::Times times =
+      predicted
+          ? stage_times(program, stages, slots_in_order(graph, stages, schedule), predicted->costs)
+          : times_by_flops(graph, stages);
+  const pipeline::Simulation run = simulate(stages.pipeline, schedule, times);
+  double work = 0.0;
+  for (const pipeline::DeviceRun& device : run.devices) {
+    work += to_seconds(device.work) / stages.pipeline.devices;
+  }
+  const double end = to_seconds(run.makespan);
+  return (end - work) / (predicted ? predicted->seconds : end);
+}
+
+PipelineReport report_pipeline(const Graph& graph, const Strategy& strategy, const Program& program,
+                               const std::optional<StepCosts>& predicted) {
   const Stages stages = stages_of(graph, strategy);
   const size_t axis = strategy.schedule->axis;
   PipelineReport report{.axis = strategy.mesh[axis].name,
                         .schedule = strategy.schedule->name,
                         .microbatches = stages.pipeline.microbatches,
-                        .idle = idle_part(graph, stages, schedule_of(graph, strategy, stages))};
+                        .idle = schedule_idle(graph, strategy, program, predicted),
+                        .predicted = predicted.has_value()};
   std::vector<int64_t> bytes(stages.coordinates.size(), 0);
   for (const int64_t rank : distinct_ranks(program)) {
     const int64_t at = coordinate_of(program.mesh, rank, axis);
@@ -53,8 +72,9 @@ PipelineReport report_pipeline(const Graph& graph, const Strategy& strategy,
 
 std::string describe(const Graph& graph, const PipelineReport& report) {
   std::string text = fmt::format(
-      "pipeline along {}, order {}, {} microbatches: stages idle {:.1f} % by their flops\n",
-      report.axis, report.schedule, report.microbatches, 100.0 * report.idle);
+      "pipeline along {}, order {}, {} microbatches: stages idle {:.1f} % by their {}\n",
+      report.axis, report.schedule, report.microbatches, 100.0 * report.idle,
+      report.predicted ? "predicted times" : "flops");
   for (const ChunkReport& chunk : report.chunks) {
     text += fmt::format("  {} {:>3}  {:5.1f} % of the flops  {:>10}  {} to {}\n",
                         chunk.ranks.size() == 1 ? "rank" : "ranks",

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cost/rank_costs.h"
 #include "graph/graph.h"
 #include "program/program.h"
 #include "sharding/strategy.h"
@@ -23,15 +25,28 @@ struct ChunkReport {
 
 struct PipelineReport {
   std::string axis;
-  std::string schedule;  // its name
-  int microbatches = 0;  // of the schedule: groups of the strategy
-  double idle = 0.0;     // idle_part()
+  std::string schedule;    // its name
+  int microbatches = 0;    // of the schedule: groups of the strategy
+  double idle = 0.0;       // schedule_idle()
+  bool predicted = false;  // idle: by predicted times, not by flops
   std::vector<ChunkReport> chunks;
 };
 
-// `program`: of the strategy, which has a schedule.
-PipelineReport report_pipeline(const Graph& graph, const Strategy& strategy,
-                               const Program& program);
+// The costs of a program's instructions, and the predicted time of its step.
+struct StepCosts {
+  const RankCosts& costs;
+  double seconds = 0.0;
+};
+
+// Returns the part of a step in which the stages idle by their order alone, as if messages took no
+// time: the mean of the stages. Nothing is `predicted`: the passes take times in proportion to
+// their flops, and make up the step. `program`: of the strategy, which has a schedule.
+double schedule_idle(const Graph& graph, const Strategy& strategy, const Program& program,
+                     const std::optional<StepCosts>& predicted);
+
+// `program` and `predicted`: as above.
+PipelineReport report_pipeline(const Graph& graph, const Strategy& strategy, const Program& program,
+                               const std::optional<StepCosts>& predicted);
 
 // Returns a line about the schedule, and a line per chunk.
 std::string describe(const Graph& graph, const PipelineReport& report);

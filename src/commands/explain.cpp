@@ -340,6 +340,10 @@ int explain(const ExplainOptions& options) {
   const Printout report(input, step);
   const std::optional<EmulatedForecast> emulated =
       forecast_emulated(input.deck, step.program, all_costs);
+  const auto report_stages = [&] {
+    return report_pipeline(input.graph, strategy, step.program,
+                           StepCosts{all_costs, step.seconds()});
+  };
   if (options.json) {
     Json json = plan_json(input, strategy, found.repeated);
     if (emulated) {
@@ -348,8 +352,7 @@ int explain(const ExplainOptions& options) {
     }
     json["memory"] = memory_json(step.plan);
     if (strategy.schedule) {
-      json["pipeline"] =
-          pipeline_json(input.graph, report_pipeline(input.graph, strategy, step.program));
+      json["pipeline"] = pipeline_json(input.graph, report_stages());
     }
     json["candidates"] = candidates_json(found.candidates);
     if (found.what_if) {
@@ -369,8 +372,7 @@ int explain(const ExplainOptions& options) {
                    format_seconds(to_seconds(emulated->floor)));
   }
   if (strategy.schedule) {
-    results::print("{}",
-                   describe(input.graph, report_pipeline(input.graph, strategy, step.program)));
+    results::print("{}", describe(input.graph, report_stages()));
   }
   report.print();
   results::print("\ncandidates\n");

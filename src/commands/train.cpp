@@ -9,6 +9,7 @@
 #include "app/inputs.h"
 #include "app/job.h"
 #include "app/machine.h"
+#include "app/pipeline_report.h"
 #include "app/plan.h"
 #include "app/planning.h"
 #include "app/repeated_work.h"
@@ -23,7 +24,6 @@
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "graph/flops.h"
-#include "sharding/stages.h"
 #include "train/checkpoints.h"
 #include "train/report.h"
 #include "train/stop.h"
@@ -116,16 +116,25 @@ void tell(const Inputs& inputs, const Machine& machine, const MachineCosts& know
   }
 }
 
-std::optional<ScheduleIdle> schedule_idle(const Graph& graph, const Strategy& strategy) {
+std::optional<ScheduleIdle> idle_of(const Inputs& inputs, const MachineCosts& known,
+                                    const RunPlan& plan) {
+  const Strategy& strategy = plan.loaded.strategy;
   if (!strategy.schedule) {
     return std::nullopt;
   }
-  const Stages stages = stages_of(graph, strategy);
+  const auto part = [&](const std::optional<StepCosts>& predicted) {
+    return schedule_idle(inputs.graph, strategy, plan.training->program, predicted);
+  };
+  if (!plan.prediction) {
+    return ScheduleIdle{strategy.schedule->name, part(std::nullopt)};
+  }
+  const RankCosts costs = rank_costs(inputs.deck(), inputs.mesh, *known.costs);
   return ScheduleIdle{strategy.schedule->name,
-                      idle_part(graph, stages, schedule_of(graph, strategy, stages))};
+                      part(StepCosts{costs, plan.prediction->iteration_s})};
 }
 
-Report make_report(const Inputs& inputs, const Machine& machine, const RunPlan& plan) {
+Report make_report(const Inputs& inputs, const Machine& machine, const MachineCosts& known,
+                   const RunPlan& plan) {
   const Deck& deck = inputs.deck();
   const bool images = deck.data->kind == "images";
   std::optional<EmulationScale> scale;
@@ -137,12 +146,13 @@ Report make_report(const Inputs& inputs, const Machine& machine, const RunPlan& 
           inputs.data.unigram_entropy,
           {.model = model_flops(inputs.graph), .peak = rated_flops(deck, machine.world.size())},
           scale,
-          schedule_idle(inputs.graph, plan.loaded.strategy)};
+          idle_of(inputs, known, plan)};
 }
 
 // Runs the remaining steps, unless something stops them.
 ExitCode train_on(const TrainOptions& options, const Inputs& inputs, const Machine& machine,
-                  const RunPlan& plan, Execution& execution, MpiSession& mpi) {
+                  const MachineCosts& known, const RunPlan& plan, Execution& execution,
+                  MpiSession& mpi) {
   const Deck& deck = inputs.deck();
   const RunFiles& files = inputs.files;
   Communicator& world = machine.world;
@@ -161,7 +171,7 @@ ExitCode train_on(const TrainOptions& options, const Inputs& inputs, const Machi
       deck,
       {.folder = files.checkpoints, .run = files.run, .lock = files.lock.get(), .timings = rows},
       initial_state(inputs, header), execution.executor(), world);
-  Report report = make_report(inputs, machine, plan);
+  Report report = make_report(inputs, machine, known, plan);
   StopWatch watch({.folder = std::filesystem::path(files.out).parent_path().string(),
                    .began = options.began,
                    .limit_s = options.wall_time_s});
@@ -210,7 +220,7 @@ ExitCode run(const TrainOptions& options, MpiSession& mpi) {
   const RunPlan plan = make_plan(inputs, known, options.strategy, options.hints, mpi.world());
   Execution execution(inputs, machine, plan);
   tell(inputs, machine, known, plan, execution.bytes(), !options.hints.empty());
-  return train_on(options, inputs, machine, plan, execution, mpi);
+  return train_on(options, inputs, machine, known, plan, execution, mpi);
 }
 
 }  // namespace

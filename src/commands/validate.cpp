@@ -71,7 +71,7 @@ int validate(const ValidateOptions& options) {
   results::print("memory  {} ({} rank(s), strategy {})\n", describe(plan), ranks_of(mesh),
                  strategy.name);
   if (strategy.schedule) {
-    results::print("{}", describe(graph, report_pipeline(graph, strategy, program)));
+    results::print("{}", describe(graph, report_pipeline(graph, strategy, program, {})));
   }
   for (const std::string& file : {options.strategy_out, options.schedule_out}) {
     if (!file.empty()) {

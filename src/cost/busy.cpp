@@ -59,15 +59,14 @@ class Streams {
   std::vector<Message> messages_;
 };
 
-// Returns the time from the first start to the last end of instructions that took time.
+// Returns the time from the start of the step to the last end of an instruction that took time. The
+// first instruction starts with the step, also on a rank that skips it.
 double span_of(std::span<const Interval> times) {
   double first = std::numeric_limits<double>::infinity();
   double last = -first;
   for (const Interval& each : times) {
-    if (each.end_s > each.start_s) {
-      first = std::min(first, each.start_s);
-      last = std::max(last, each.end_s);
-    }
+    first = std::min(first, each.start_s);
+    last = each.end_s > each.start_s ? std::max(last, each.end_s) : last;
   }
   return std::max(last - first, 0.0);
 }

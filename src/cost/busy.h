@@ -19,8 +19,8 @@ struct BusyTimes {
   double compute_s = 0.0;
   double comm_s = 0.0;          // time in which some stream communicated
   double exposed_comm_s = 0.0;  // time in which only communication ran
-  // The rest of the time between the first start and the last end, without computation and without
-  // exposed communication inside of the rank's stage: the bubble of a pipeline.
+  // The rest of the time from the step's start to the rank's last end, without computation and
+  // without exposed communication inside of the rank's stage: the bubble of a pipeline.
   double idle_s = 0.0;
 };
 

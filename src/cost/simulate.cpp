@@ -23,33 +23,11 @@ bool same_parts(const Program& program, int64_t a, int64_t b) {
   return true;
 }
 
-// Returns ranks that include one of every kind.
-std::vector<int64_t> candidates(const Program& program, const RankCosts& costs) {
-  constexpr int64_t kAll = 64;
-  std::vector<int64_t> ranks = distinct_ranks(program);
-  if (costs.all_alike()) {
-    return ranks;
-  }
-  // Takes the first and the last rank of every class. Takes all of few ranks, because parts and
-  // classes may be distributed differently.
-  const int64_t count = ranks_of(program.mesh);
-  for (int64_t rank = 0; rank < count; ++rank) {
-    const size_t one = costs.class_of(rank);
-    if (count <= kAll || rank == 0 || rank == count - 1 || one != costs.class_of(rank - 1) ||
-        one != costs.class_of(rank + 1)) {
-      ranks.push_back(rank);
-    }
-  }
-  std::ranges::sort(ranks);
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
-  return ranks;
-}
-
 class Simulation {
  public:
   Simulation(const Program& program, const RankCosts& costs) : program_(program), costs_(costs) {
     std::vector<int64_t> unlike;
-    for (const int64_t rank : candidates(program, costs)) {
+    for (const int64_t rank : ranks_of_every_kind(program, costs)) {
       const auto is_like = [&](int64_t of) {
         return costs.class_of(of) == costs.class_of(rank) && same_parts(program, of, rank);
       };
@@ -278,6 +256,27 @@ class Simulation {
 };
 
 }  // namespace
+
+std::vector<int64_t> ranks_of_every_kind(const Program& program, const RankCosts& costs) {
+  constexpr int64_t kAll = 64;
+  std::vector<int64_t> ranks = distinct_ranks(program);
+  if (costs.all_alike()) {
+    return ranks;
+  }
+  // Takes the first and the last rank of every class. Takes all of few ranks, because parts and
+  // classes may be distributed differently.
+  const int64_t count = ranks_of(program.mesh);
+  for (int64_t rank = 0; rank < count; ++rank) {
+    const size_t one = costs.class_of(rank);
+    if (count <= kAll || rank == 0 || rank == count - 1 || one != costs.class_of(rank - 1) ||
+        one != costs.class_of(rank + 1)) {
+      ranks.push_back(rank);
+    }
+  }
+  std::ranges::sort(ranks);
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  return ranks;
+}
 
 Prediction simulate(const Program& program, const RankCosts& costs) {
   return Simulation(program, costs).run();

@@ -24,4 +24,7 @@ struct Prediction {
 // that vary).
 Prediction simulate(const Program& program, const RankCosts& costs);
 
+// Returns ranks that include one of every kind: of the same parts and costs.
+std::vector<int64_t> ranks_of_every_kind(const Program& program, const RankCosts& costs);
+
 }  // namespace hidup

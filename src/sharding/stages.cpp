@@ -153,18 +153,6 @@ class StageFinder {
   Stages stages_;
 };
 
-// Returns times in proportion to the chunks' flops; the longest forward pass takes a millisecond.
-pipeline::Times times_of(const Graph& graph, const Stages& stages) {
-  const std::vector<double> flops = flops_of_chunks(graph, stages);
-  const double most = std::max(*std::ranges::max_element(flops), 1.0);
-  pipeline::Times times{.move = 1000};
-  for (const double each : flops) {
-    times.forward.push_back(1 + static_cast<Nanoseconds>(1e6 * each / most));
-  }
-  times.backward = times.weights = times.forward;
-  return times;
-}
-
 // Returns the proven schedule. Some take a second to make, and several steps of planning ask for
 // the same one, so the last one is kept.
 pipeline::Schedule ordered(const pipeline::NamedSchedule& named, const pipeline::Pipeline& pipeline,
@@ -258,12 +246,12 @@ pipeline::Schedule schedule_of(const Graph& graph, const Strategy& strategy, con
          wanted.name, fmt::join(expected.device_of, " "),
          fmt::join(stages.pipeline.device_of, " "));
   }
-  return ordered(*named, expected, request, times_of(graph, stages));
+  return ordered(*named, expected, request, times_by_flops(graph, stages));
 }
 
 std::vector<StageSlot> slots_in_order(const Graph& graph, const Stages& stages,
                                       const pipeline::Schedule& schedule) {
-  return merged(schedule, simulate(stages.pipeline, schedule, times_of(graph, stages)));
+  return merged(schedule, simulate(stages.pipeline, schedule, times_by_flops(graph, stages)));
 }
 
 std::vector<double> flops_of_chunks(const Graph& graph, const Stages& stages) {
@@ -277,13 +265,15 @@ std::vector<double> flops_of_chunks(const Graph& graph, const Stages& stages) {
   return flops;
 }
 
-double idle_part(const Graph& graph, const Stages& stages, const pipeline::Schedule& schedule) {
-  const pipeline::Simulation run = simulate(stages.pipeline, schedule, times_of(graph, stages));
-  double work = 0.0;
-  for (const pipeline::DeviceRun& device : run.devices) {
-    work += static_cast<double>(device.work);
+pipeline::Times times_by_flops(const Graph& graph, const Stages& stages) {
+  const std::vector<double> flops = flops_of_chunks(graph, stages);
+  const double most = std::max(*std::ranges::max_element(flops), 1.0);
+  pipeline::Times times{.move = 1000};
+  for (const double each : flops) {
+    times.forward.push_back(1 + static_cast<Nanoseconds>(1e6 * each / most));
   }
-  return 1.0 - work / (static_cast<double>(run.makespan) * stages.pipeline.devices);
+  times.backward = times.weights = times.forward;
+  return times;
 }
 
 std::vector<StageSlot> forward_slots(const Stages& stages) {

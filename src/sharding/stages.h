@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "schedule/simulate.h"
 #include "sharding/stage_schedule.h"
 
 namespace hidup {
@@ -44,9 +45,8 @@ std::vector<StageSlot> slots_in_order(const Graph& graph, const Stages& stages,
                                       const pipeline::Schedule& schedule);
 // Returns the flops of each chunk's forward pass, on a rank of its device.
 std::vector<double> flops_of_chunks(const Graph& graph, const Stages& stages);
-// Returns the mean part of the time from the start of the schedule to its end in which a device has
-// no task.
-double idle_part(const Graph& graph, const Stages& stages, const pipeline::Schedule& schedule);
+// Returns times in proportion to the chunks' flops; the longest forward pass takes a millisecond.
+pipeline::Times times_by_flops(const Graph& graph, const Stages& stages);
 // Returns slots_in_order() for forward passes alone.
 std::vector<StageSlot> forward_slots(const Stages& stages);
 

@@ -7,11 +7,14 @@
 #include "app/pipeline_report.h"
 #include "app/planning.h"
 #include "core/check.h"
+#include "cost/busy.h"
+#include "cost/play.h"
 #include "program/lower.h"
 #include "program/memory.h"
 #include "schedule/csv.h"
 #include "schedule/named.h"
 #include "sharding/strategy.h"
+#include "simple_costs.h"
 #include "temporary_folder.h"
 
 namespace hidup {
@@ -94,7 +97,7 @@ TEST(PipelineReport, SaysWhatTheStagesHave) {
   const Strategy strategy =
       choose_strategy("pipeline", input.deck, input.graph, input.mesh, std::nullopt);
   const Program program = lower(input.graph, strategy, {});
-  const PipelineReport report = report_pipeline(input.graph, strategy, program);
+  const PipelineReport report = report_pipeline(input.graph, strategy, program, {});
   EXPECT_EQ(report.schedule, "1f1b");
   EXPECT_EQ(report.microbatches, 4);
   EXPECT_GT(report.idle, 0.19);  // (2 - 1) / (4 + 2 - 1) with equal stages
@@ -111,6 +114,33 @@ TEST(PipelineReport, SaysWhatTheStagesHave) {
   }
   EXPECT_NE(describe(input.graph, report).find("order 1f1b, 4 microbatches"), std::string::npos);
   EXPECT_EQ(pipeline::chunks_in_csv(schedule_csv(input.graph, strategy)), 2);
+}
+
+// An emulated run takes the times that play() gives.
+TEST(PipelineReport, PredictsTheIdleTimeOfAnEmulatedRun) {
+  const TemporaryFolder folder;
+  for (const char* name : {"gpipe", "1f1b", "interleaved", "zb-h1", "v-half"}) {
+    std::ofstream(folder / "deck.yaml") << deck_with(name);
+    const PlanningInput input = read_planning_input(
+        folder / "deck.yaml", "", {"model.layers=4", "model.hidden=128", "model.sequence=128"}, 2);
+    const Strategy strategy =
+        choose_strategy("pipeline", input.deck, input.graph, input.mesh, std::nullopt);
+    const Program program = lower(input.graph, strategy, {});
+    const RankCosts costs = simple_costs(1e12);
+    const PlayedStep step = play(program, Durations(program, costs));
+    double idle = 0.0;
+    for (const std::vector<PlayedInstruction>& rank : step.ranks) {
+      std::vector<Interval> times(rank.size());
+      std::ranges::transform(rank, times.begin(), [](const PlayedInstruction& each) {
+        return Interval{to_seconds(each.start), to_seconds(each.end)};
+      });
+      idle += busy_times(program, times).idle_s / 2;
+    }
+    const double seconds = to_seconds(step.end);
+    EXPECT_NEAR(schedule_idle(input.graph, strategy, program, StepCosts{costs, seconds}),
+                idle / seconds, 0.03)
+        << name;
+  }
 }
 
 TEST(PipelineReport, NeedsAPipeline) {

@@ -54,11 +54,11 @@ TEST(BusyTimes, OfAPipelineHaveIdleTime) {
   EXPECT_EQ(exposed_times(program, times), (std::vector<double>{4, 0, 2, 3, 0}));
 }
 
-// A rank has skipped instructions at any time, without length.
-TEST(BusyTimes, IdleTimeBeginsWithWhatTheRankRuns) {
+// A rank has skipped instructions at any time, without length. The first one starts with the step.
+TEST(BusyTimes, IdleTimeEndsWithWhatTheRankRuns) {
   const Program program = streams({kCompute, StreamKind::up, kCompute, kCompute});
   const std::vector<Interval> times = {{0, 0}, {2, 3}, {3, 5}, {9, 9}};
-  EXPECT_DOUBLE_EQ(busy_times(program, times).idle_s, 1.0);
+  EXPECT_DOUBLE_EQ(busy_times(program, times).idle_s, 3.0);  // 0-3
 }
 
 TEST(BusyTimes, WithoutAPipelineIdleTimeIsTheRest) {

@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "cost/play.h"
+#include "cost/stage_times.h"
 #include "models/transformer.h"
 #include "program/memory.h"
 #include "program/verify.h"
@@ -60,30 +61,10 @@ PlayedPipeline play_pipeline(const Graph& graph, const NamedSchedule& row, int64
 
 // Returns the end of the schedule with the times of the program's computation.
 Nanoseconds scheduled_end(const PlayedPipeline& played, const Graph& graph) {
-  const pipeline::Pipeline& pipeline = played.stages.pipeline;
-  pipeline::Times times;
-  times.forward.assign(pipeline.device_of.size(), 0);
-  times.backward = times.weights = times.forward;
-  const std::vector<StageSlot> slots = slots_in_order(graph, played.stages, played.schedule);
-  for (size_t i = 0; i < played.program.instructions.size(); ++i) {
-    const Instruction& instruction = played.program.instructions[i];
-    if (instruction.slot < 0 || instruction.op < 0 || communicates(instruction.stream)) {
-      continue;
-    }
-    const int chunk = played.stages.chunk_of[static_cast<size_t>(instruction.op)];
-    const auto rank = static_cast<size_t>(pipeline.device(chunk));
-    const PlayedInstruction& ran = played.step.ranks[rank][i];
-    for (const Task& task : slots[static_cast<size_t>(instruction.slot)].tasks) {
-      const bool forward = task.pass == Pass::forward;
-      if (task.chunk == chunk && forward == (instruction.phase == Phase::forward)) {
-        auto& of_pass = forward                      ? times.forward
-                        : task.pass == Pass::weights ? times.weights
-                                                     : times.backward;
-        of_pass[static_cast<size_t>(chunk)] += (ran.end - ran.start) / pipeline.microbatches;
-      }
-    }
-  }
-  return simulate(pipeline, played.schedule, times).makespan;
+  const pipeline::Times times =
+      stage_times(played.program, played.stages,
+                  slots_in_order(graph, played.stages, played.schedule), simple_costs(1e10));
+  return simulate(played.stages.pipeline, played.schedule, times).makespan;
 }
 
 Nanoseconds end_of_slots(const PlayedPipeline& played) {
