@@ -29,6 +29,7 @@ from analysis.decks import quantity  # noqa: E402
 WIDTH, LAYERS, HEADS = 64, 4, 4
 ROUNDS, EXACT, CLOSE = 6, 0.005, 0.05
 LEAST_FLOPS, LINKS = 1e6, (1e3, 1e15)  # limits of decks
+NO_STAGES = ["train.pipeline=auto"]  # for plans that are no pipelines
 RATE = re.compile(r"\b(flops|flops_16bit|memory_bandwidth): *([^\s,}]+)")
 LAYER = re.compile(r"^layers\.(\d+)\.(.*)")
 
@@ -117,6 +118,7 @@ class Plan:
         self.parameters = self.entries("name", ("storage", "optimizer_state", "reshard_after_forward", "kept"))
         shares = re.search(r"^shares:\n(?:[ -].*\n)+", self.text, re.M)
         self.shares = shares[0] if shares else ""
+        self.has_schedule = re.search(r"^schedule:", self.text, re.M) is not None
 
     def entries(self, key, wanted):
         """Returns {name: {key: value}}; a list, one value per axis, as a list."""
@@ -293,7 +295,7 @@ class Rehearsal:
         """Writes the real plan's choices for the small model to a file."""
         path = f"{self.out}.hints.yaml"
         self.hidup("validate", "--strategy", "dp", "--strategy-out", path, "--overwrite", "--ranks",
-                   str(self.ranks), settings=settings)
+                   str(self.ranks), settings=[*settings, *NO_STAGES])
         mesh = Plan(path).mesh  # in the present order of the links
         order = [list(real.mesh).index(name) if name in real.mesh else None for name in mesh]
         layer_of = places(names["op"], real.operations)
@@ -326,13 +328,17 @@ class Rehearsal:
         names = {"op": [one["name"] for one in graph["operations"]],
                  "name": [one["name"] for one in graph["tensors"] if one["role"] == "parameter"]}
         ranks, path = ["--ranks", str(self.ranks)], f"{self.out}.yaml"
-        _, told = self.plan("dp", path, ranks, [*base, *self.rates(1.0)])
+        _, told = self.plan("dp", path, ranks, [*base, *self.rates(1.0), *NO_STAGES])
         # Emulated times are whole nanoseconds, so a step should take about as long as the real one.
         base += self.rates(min(explained["predicted_compute_s"] / told["predicted_compute_s"],
                                self.slowest()))
         named = strategy != "search" and not os.path.isfile(strategy)
+        if real.has_schedule and not named:
+            refuse("the plan is a pipeline; a rehearsal has those that STRATEGY=pipeline and "
+                   "train.pipeline name")
         if named:
             base.append(f"train.microbatches={real.head['microbatches']}")
+            base.append(f"train.accumulate={real.head.get('accumulate', 1)}")
         wanted = messages(explained, real.mesh)
         links = {name: Link() for name in self.decks.axes}
         for turn in range(ROUNDS):
@@ -365,7 +371,7 @@ def messages(explained, mesh):
     found = {name: [] for name in mesh}
     for one in explained["timeline"]:
         along = [name for name in mesh if (one["bytes_along"] or {}).get(name, 0) > 0]
-        if one["stream"] == "comm" and along:
+        if one["stream"] != "compute" and along:
             found[along[0]].append((one["end_s"] - one["start_s"], one["bytes_along"][along[0]]))
     return {name: tuple(sum(column) / of for column, of in
                         zip(zip(*all_of_them), (explained["predicted_compute_s"], len(all_of_them))))

@@ -36,6 +36,13 @@ add_test(NAME comm.nccl_slow
 set_tests_properties(comm.test_fake_nccl.two_threads comm.nccl_slow
                      PROPERTIES LABELS mpi RUN_SERIAL ON TIMEOUT 60)
 
+# Stages of a pipeline wait for a slow one.
+foreach(how moves moves_slow recorded_moves_slow)
+  add_test(NAME comm.nccl_${how}
+           COMMAND ${mpirun} -x CUDA_SHIM_DEVICES=4 -n 4 $<TARGET_FILE:failing_nccl> ${how})
+  set_tests_properties(comm.nccl_${how} PROPERTIES LABELS mpi RUN_SERIAL ON TIMEOUT 15)
+endforeach()
+
 # Tests a fault: its message, printed once and in time, and mpirun's exit code.
 function(failing_nccl_test NAME FAULT MESSAGE)
   add_test(NAME comm.nccl_${NAME}
@@ -55,6 +62,12 @@ which rank 3) has waited for 1[.][0-9] s. the last that it ended was all_reduce 
 failing_nccl_test(recorded_late none
                   "rank 1 did not come to all_reduce of sum 2 along (row, in which rank 0|column, in \
 which rank 3) has waited for 1[.][0-9] s. the last that it ended was all_reduce of sum 2 along column")
+failing_nccl_test(moves_late none
+                  "rank 1 did not come to move of value 3 along (down|up), in which rank [02] has waited for \
+1[.][0-9] s. the last that it ended was move of value 2 along (down|up)")
+failing_nccl_test(recorded_moves_late none
+                  "rank 1 did not come to move of value 2 along (down|up), in which rank [02] has waited for \
+1[.][0-9] s. the last that it ended was move of value 2 along (down|up)")
 failing_nccl_test(recorded_stall stall:rank=3:call=5
                   "all_reduce of sum 2 along row does not end, though its ranks 2, 3 all came to it")
 failing_nccl_test(hang hang:rank=3:call=5 "${waits}")

@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import pathlib
 import re
 import subprocess
 import unittest
@@ -72,6 +73,16 @@ class RehearsalTest(harness.RunTest):
                                 "{count: 4, flops: 4TFLOPS}]")
         self.assertRegex(warnings, "warning: not kept: communication along gpus takes 0.* in the "
                                    "real plan")
+
+    def test_pipelines_by_name_alone(self):
+        job = ("gpt2-350m.yaml", "v100-1x8.yaml", 4)
+        out, _ = self.plan(*job, "pipeline", "train.pipeline=zb-h1")
+        for end in (".real.yaml", ".yaml"):
+            self.assertIn("schedule: {axis: gpus, name: zb-h1}",
+                          pathlib.Path(f"{out}{end}").read_text(encoding="utf-8"))
+        file = pathlib.Path(f"{out}.real.yaml").rename(self.folder / "pipeline.yaml")
+        _, error = self.plan(*job, file, code=2)
+        self.assertIn("the plan is a pipeline", error)
 
     def test_a_rehearsal(self):
         out = self.folder / "rehearsal"
