@@ -35,6 +35,15 @@ class Error : public std::runtime_error {
   ExitCode code_;
 };
 
+// An argument of a message that is made only where the message is printed: checks pass it for texts
+// that take time to make. `make` returns the text.
+template <typename Make>
+struct Lazy {
+  Make make;
+};
+template <typename Make>
+Lazy(Make) -> Lazy<Make>;
+
 // Throws an Error with a formatted message.
 template <typename... Args>
 [[noreturn]] void fail(ExitCode code, fmt::format_string<Args...> format, Args&&... args) {
@@ -51,3 +60,10 @@ void check(bool condition, fmt::format_string<Args...> format, Args&&... args) {
 }
 
 }  // namespace hidup
+
+template <typename Make>
+struct fmt::formatter<hidup::Lazy<Make>> : formatter<std::string> {
+  auto format(const hidup::Lazy<Make>& text, format_context& context) const {
+    return formatter<std::string>::format(text.make(), context);
+  }
+};

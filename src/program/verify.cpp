@@ -44,7 +44,7 @@ class Verifier {
   const Instruction& instruction(int i) const {
     return program_.instructions[static_cast<size_t>(i)];
   }
-  std::string describe(int i) const { return hidup::describe(program_, i); }
+  auto describe(int i) const { return lazily_described(program_, i); }
 
   void check_waits() const {
     for (int i = 0; i < static_cast<int>(program_.instructions.size()); ++i) {
@@ -143,7 +143,7 @@ class Verifier {
       }
       if (copies) {
         check(from.layout == to.layout, "{} copies {} from {} to {}", describe(i), from.name,
-              to_string(from.layout), to_string(to.layout));
+              lazy_text(from.layout), lazy_text(to.layout));
         continue;
       }
       const auto fits_on = [&](size_t on) {  // verify_parts() proves the data of a joint exchange
@@ -154,8 +154,8 @@ class Verifier {
       for (const int inner : reshard.inner_axes) {
         fits = fits && fits_on(static_cast<size_t>(inner));
       }
-      check(fits, "{} takes {} from {} to {}", describe(i), from.name, to_string(from.layout),
-            to_string(to.layout));
+      check(fits, "{} takes {} from {} to {}", describe(i), from.name, lazy_text(from.layout),
+            lazy_text(to.layout));
     }
   }
 

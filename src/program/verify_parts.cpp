@@ -39,6 +39,9 @@ std::vector<std::vector<int64_t>> count_coordinates(const Mesh& mesh) {
 }
 
 class PartsCheck {
+ private:
+  auto describe(int i) const { return lazily_described(program_, i); }
+
  public:
   explicit PartsCheck(const Program& program)
       : program_(program),
@@ -65,8 +68,6 @@ class PartsCheck {
   }
 
  private:
-  std::string describe(int i) const { return hidup::describe(program_, i); }
-
   template <typename Use>
   void for_each_tensor(Use use) const {
     for (ValueId id = 0; id < static_cast<ValueId>(program_.values.size()); ++id) {
@@ -111,10 +112,10 @@ class PartsCheck {
     for (size_t axis = 0; axis < mesh_.size(); ++axis) {
       const Placement& placement = value.layout[axis];
       check(has_share(mesh_[axis], placement.share), "{} is {}, which the axis {} does not have",
-            value.name, to_string(placement), mesh_[axis].name);
+            value.name, lazy_text(placement), mesh_[axis].name);
       check(placement.is_shard() || placement.share == support_of(mesh_[axis], placement.share),
             "{} is {} along the axis {}, not by the first share of these ranks", value.name,
-            to_string(placement), mesh_[axis].name);
+            lazy_text(placement), mesh_[axis].name);
       if (placement.is_shard()) {
         check_cut(value, axis);
       }
@@ -125,7 +126,7 @@ class PartsCheck {
   void check_cut(const Value& value, size_t axis) {
     const Placement& placement = value.layout[axis];
     check(placement.dim >= 0 && placement.dim < static_cast<int>(value.shape.size()),
-          "{} is {} and has {} dimensions", value.name, to_string(placement), value.shape.size());
+          "{} is {} and has {} dimensions", value.name, lazy_text(placement), value.shape.size());
     const auto dim = static_cast<size_t>(placement.dim);
     const bool of_batch = placement.dim == value.batch.dim;
     const int64_t start = of_batch ? value.batch.start : 0;
@@ -159,7 +160,7 @@ class PartsCheck {
       const Region found = program_.region(id, rank);
       check(program_.lies_on(id, rank) == present && (present || found.elements() == 0),
             "{} lies as {} on rank {}, which is taken for another", value.name,
-            to_string(value.layout), rank);
+            lazy_text(value.layout), rank);
       if (!present) {
         continue;
       }
@@ -167,7 +168,7 @@ class PartsCheck {
       for (int d = 0; d < found.dims; ++d) {
         check(found.start[d] == wanted.start[d] && found.extent[d] == wanted.extent[d],
               "rank {} has {} from {} on of dimension {} of {} ({}), not {} from {} on", rank,
-              found.extent[d], found.start[d], d, value.name, to_string(value.layout),
+              found.extent[d], found.start[d], d, value.name, lazy_text(value.layout),
               wanted.extent[d], wanted.start[d]);
       }
     }
@@ -233,7 +234,7 @@ class PartsCheck {
   void check_present(int i, ValueId id, int64_t rank) const {
     check(is_on(program_.value(id).layout, rank),
           "{} needs {} on rank {}, where it has no part ({})", describe(i), program_.value(id).name,
-          rank, to_string(program_.value(id).layout));
+          rank, lazy_text(program_.value(id).layout));
   }
 
   void check_group(int i, const Instruction& collective) const {
@@ -312,7 +313,7 @@ class PartsCheck {
         if (program_.value(id).holds.empty()) {
           const Layout layout = along_others(id, collective);
           check(layout == wanted, "{} takes {} as {} along other axes than its own, not {}",
-                describe(i), program_.value(id).name, to_string(layout), to_string(wanted));
+                describe(i), program_.value(id).name, lazy_text(layout), lazy_text(wanted));
         }
       }
     }

@@ -37,7 +37,7 @@ class RecomputeCheck {
         } else if (instruction.recomputed) {
           check(first_.contains(content(output)),
                 "{} is recomputed, and leaves something else in {} than the forward pass",
-                describe(program_, static_cast<int>(i)), program_.value(output).name);
+                lazily_described(program_, static_cast<int>(i)), program_.value(output).name);
         }
       }
     }
@@ -56,10 +56,10 @@ class RecomputeCheck {
 
   void check_place(int i, const Instruction& instruction) const {
     check(instruction.phase == Phase::backward, "{} is recomputed outside of the backward pass",
-          describe(program_, i));
+          lazily_described(program_, i));
     for (const ValueId output : instruction.outputs) {
       check(!written_first_.contains(output) && !program_.value(output).persistent(),
-            "{} is recomputed over {} of the forward pass", describe(program_, i),
+            "{} is recomputed over {} of the forward pass", lazily_described(program_, i),
             program_.value(output).name);
     }
   }
