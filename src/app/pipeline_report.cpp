@@ -14,6 +14,15 @@
 
 namespace hidup {
 
+void check_has_stages(const Strategy& strategy) {
+  if (!strategy.schedule) {
+    fail(ExitCode::usage,
+         "the strategy {} has no stages to order; those of pipeline lie on an axis of two ranks or "
+         "more",
+         strategy.name);
+  }
+}
+
 double schedule_idle(const Graph& graph, const Strategy& strategy, const Program& program,
                      const std::optional<StepCosts>& predicted) {
   const Stages stages = stages_of(graph, strategy);
@@ -86,9 +95,7 @@ std::string describe(const Graph& graph, const PipelineReport& report) {
 }
 
 std::string schedule_csv(const Graph& graph, const Strategy& strategy) {
-  if (!strategy.schedule) {
-    fail(ExitCode::usage, "--schedule-out: the strategy {} has no pipeline", strategy.name);
-  }
+  check_has_stages(strategy);
   const Stages stages = stages_of(graph, strategy);
   return pipeline::write_csv(stages.pipeline, schedule_of(graph, strategy, stages));
 }

@@ -32,6 +32,9 @@ struct PipelineReport {
   std::vector<ChunkReport> chunks;
 };
 
+// Throws Error(usage) where the strategy has no stages.
+void check_has_stages(const Strategy& strategy);
+
 // The costs of a program's instructions, and the predicted time of its step.
 struct StepCosts {
   const RankCosts& costs;

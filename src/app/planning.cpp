@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "app/pipeline_report.h"
 #include "core/check.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -105,9 +106,7 @@ Strategy with_pipeline(const Deck& deck, const Graph& graph, Strategy strategy, 
     return strategy;
   }
   try {
-    if (!strategy.schedule) {
-      fail(ExitCode::usage, "the strategy {} has no stages to order", strategy.name);
-    }
+    check_has_stages(strategy);
     StageSchedule schedule = wanted_schedule(deck, strategy.schedule->axis, strategy.accumulate);
     if (named) {
       return with_stages(graph, std::move(strategy), schedule);

@@ -54,11 +54,13 @@ int validate(const ValidateOptions& options) {
     verify(program, plan_memory(program, rank));
   }
   const MemoryPlan plan = largest_plan(program);
+  const std::string schedule =
+      options.schedule_out.empty() ? "" : schedule_csv(graph, strategy);  // may be refused
   if (!options.strategy_out.empty()) {
     write_text_file(options.strategy_out, print_strategy(graph, strategy), options.overwrite);
   }
   if (!options.schedule_out.empty()) {
-    write_text_file(options.schedule_out, schedule_csv(graph, strategy), options.overwrite);
+    write_text_file(options.schedule_out, schedule, options.overwrite);
   }
   results::print("{}: valid\n", options.deck);
   if (!options.cluster.empty()) {

@@ -9,7 +9,7 @@
 namespace hidup {
 
 // Builds a text that is equal exactly where the same values, of the same types, were added.
-class Key {
+class MapKey {
  public:
   template <typename Number>
   requires std::is_arithmetic_v<Number> || std::is_enum_v<Number>

@@ -37,7 +37,7 @@ class Numbers {
   int count() const { return static_cast<int>(numbers_.size()); }
 
  private:
-  Key key_;
+  MapKey key_;
   std::unordered_map<std::string, int> numbers_;
 };
 

@@ -384,10 +384,18 @@ Layout sharded_on(const std::vector<bool>& axes, Layout layout, Shape shape, con
         open[static_cast<size_t>(layout[inner].dim)] = 0;
       }
     }
-    const Placement beside = storage_shard(open, mesh[axis].size);
-    const bool enough = open[static_cast<size_t>(beside.dim)] >= mesh[axis].size;
-    const Placement cut = enough ? beside : storage_shard(shape, mesh[axis].size);
-    layout[axis] = Placement::shard(cut.dim, layout[axis].share);
+    int64_t all = 1;  // ranks of this axis and the later ones together
+    for (size_t later = axis; later < mesh.size(); ++later) {
+      all *= axes[later] ? mesh[later].size : 1;
+    }
+    const auto cut = [&](const Shape& extents, int64_t ranks) -> std::optional<int> {
+      const int dim = storage_shard(extents, ranks).dim;
+      return extents[static_cast<size_t>(dim)] >= ranks ? std::optional(dim) : std::nullopt;
+    };
+    std::optional<int> dim = cut(open, all);
+    dim = dim ? dim : cut(open, mesh[axis].size);
+    layout[axis] = Placement::shard(dim ? *dim : storage_shard(shape, mesh[axis].size).dim,
+                                    layout[axis].share);
     leave_largest_part(shape, layout[axis], mesh[axis]);
   }
   return layout;

@@ -347,6 +347,33 @@ def schedules(case, *_):
         case.run("schedule", "changed.csv", *sizes, "--json", json_out=True)
 
 
+def pipelines(case, *_):
+    """Validates and simulates stages in any order, then with a changed key `schedule`, then a mutated one."""
+    rng = case.rng
+    case.write(legal_decks(rng))
+    decks = ["model.yaml", "--cluster", "cluster.yaml"]
+    settings = [word for key, values in (("train.pipeline", SCHEDULES), ("train.accumulate", range(1, 4)))
+                if rng.random() < 0.7 for word in ("--set", f"{key}={rng.choice(values)}")]
+    written = case.run("validate", *decks, *settings, "--strategy", "pipeline", "--strategy-out", "named.yaml",
+                       "--schedule-out", "order.csv", outputs=["named.yaml", "order.csv"])
+    if written.code != 0:
+        return
+    text = case.read("named.yaml")
+    operations = re.findall(r"\{op: ([\w.-]+),", text)
+    cells = [f"[{row}]" for row in case.read("order.csv").splitlines()]
+    keys = {"axis": ("0", "nowhere", "[ranks]"), "name": (*SCHEDULES, "custom"), "k": ("1", "2", "0", "999"),
+            "live": ("1", "3", "0", "-1"), "cuts": (f"[{rng.choice(operations)}]", "[x]", "x"),
+            "order": (f"[{', '.join(cells)}]", "[[0F0]]", "[]", "[[0F0], [0B0, 0B0]]")}
+    had = dict(re.findall(r"(axis|name): ([\w-]+)", re.search(r"^schedule: .*$|$", text, re.M)[0]))
+    added = {key: rng.choice(values) for key, values in keys.items() if rng.random() < 0.3}
+    line = ", ".join(f"{key}: {value}" for key, value in {**had, **added}.items())
+    changed = re.sub(r"^schedule: .*$", lambda _: f"schedule: {{{line}}}", text, flags=re.M)
+    for name, content in (("changed.yaml", changed), ("mutated.yaml", mutate(rng, text, [text, changed]))):
+        case.write({name: content})
+        run(case, "validate", [*decks, "--strategy", name, "--strategy-out", "new.yaml", "--overwrite"])
+        case.run("explain", *decks, "--strategy", name, "--json", json_out=True)
+
+
 # The weight of each kind.
 KINDS = {mutated_files: 40, random_keys: 22, whole_decks: 8, legal_strategies: 10, odd_files: 6,
-         odd_command_lines: 6, small_runs: 3, schedules: 5}
+         odd_command_lines: 6, small_runs: 3, schedules: 5, pipelines: 6}

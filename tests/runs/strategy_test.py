@@ -165,6 +165,9 @@ class EditedStrategyTest(StrategyTest):
         self.assertIn("name: fsdp", self.file.read_text())
         wrong = self.folder / "wrong.yaml"
         self.assertEqual(self.validate("--strategy", "dpp", "--strategy-out", wrong).code, USAGE)
+        order = ["--schedule-out", self.folder / "order.csv"]
+        self.assert_one_error(self.validate("--strategy", "fsdp", "--strategy-out", wrong, *order), USAGE,
+                              "the strategy fsdp has no stages to order")
         self.assertFalse(wrong.exists())
 
 

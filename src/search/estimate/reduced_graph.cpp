@@ -162,8 +162,8 @@ std::vector<ReducedGraph> reduced_graphs_of(const Graph& graph, std::vector<uint
 
 namespace {
 
-Key key_of(const Graph& graph, const Op& op) {
-  Key key;
+MapKey key_of(const Graph& graph, const Op& op) {
+  MapKey key;
   key.add(op.kind);
   for_each_attribute(op.attributes, [&](std::string_view, double value) { key.add(value); });
   const auto add = [&](const Tensor& tensor) {
@@ -186,7 +186,8 @@ const ParameterStrategy* stored(const Strategy& strategy, TensorId id) {
   return at == strategy.parameters.end() || at->tensor != id ? nullptr : &*at;
 }
 
-void add_choices(Key& key, const Op& op, const OpStrategy& op_strategy, const Strategy& strategy) {
+void add_choices(MapKey& key, const Op& op, const OpStrategy& op_strategy,
+                 const Strategy& strategy) {
   for (const Rule& rule : op_strategy.rules) {
     key.add(to_string(rule));
   }
@@ -207,7 +208,7 @@ std::vector<uint64_t> signatures_of(const Graph& graph, const Strategy* strategy
   std::unordered_map<std::string, int> kinds;
   for (size_t op = 0; op < graph.ops().size(); ++op) {
     const Op& self = graph.ops()[op];
-    Key key = key_of(graph, self);
+    MapKey key = key_of(graph, self);
     if (strategy != nullptr) {
       add_choices(key, self, strategy->ops[op], *strategy);
     }

@@ -15,7 +15,7 @@
 namespace hidup {
 namespace {
 
-void add(Key& key, const Tensor& tensor) {
+void add(MapKey& key, const Tensor& tensor) {
   key.add(tensor.dtype);
   key.add(tensor.role);
   key.add(tensor.shape.size());
@@ -25,7 +25,7 @@ void add(Key& key, const Tensor& tensor) {
 }
 
 // Adds the tensor with the names of its dimensions.
-void add_with_names(Key& key, const Tensor& tensor) {
+void add_with_names(MapKey& key, const Tensor& tensor) {
   add(key, tensor);
   for (const auto& name : tensor.dims) {
     key.add(name);
@@ -153,7 +153,7 @@ class Builder {
 
   int kind_of(OpId op) {
     const Op& self = graph_.op(op);
-    Key key;
+    MapKey key;
     key.add(self.kind);
     for_each_attribute(self.attributes, [&](std::string_view, double value) { key.add(value); });
     for (const TensorId input : self.inputs) {
@@ -175,7 +175,7 @@ class Builder {
     return at->second;
   }
 
-  void add_hints(OpId op, Key& key) const {
+  void add_hints(OpId op, MapKey& key) const {
     if (const OperationHint* hint = hints_.of_operation(op)) {
       for (const std::optional<Rule>& rule : hint->rules) {
         key.add(rule ? to_string(*rule) : "");
@@ -260,7 +260,7 @@ class Builder {
   }
 
   int tensor_of(TensorId id) {
-    Key key;
+    MapKey key;
     add(key, graph_.tensor(id));
     key.add(is_kept(id));
     key.add(is_kept_as_copy(id));

@@ -10,7 +10,7 @@
 namespace hidup {
 namespace {
 
-void add(Key& key, const Layout& layout) {
+void add(MapKey& key, const Layout& layout) {
   for (const Placement& placement : layout) {
     key.add(placement.kind);
     key.add(placement.dim);
@@ -18,8 +18,8 @@ void add(Key& key, const Layout& layout) {
   }
 }
 
-Key key_of(const Value& value, const Sending& how) {
-  Key key;
+MapKey key_of(const Value& value, const Sending& how) {
+  MapKey key;
   key.add(value.dtype);
   key.add(how.several);
   key.add(how.sums_as ? 1 + static_cast<int>(*how.sums_as) : 0);
@@ -49,7 +49,7 @@ ReshardCosts::ReshardCosts(const Mesh& mesh, const CostModel& costs)
     : mesh_(with_equal_shares(mesh)), ranks_(distinct_ranks(mesh)), costs_(costs) {}
 
 template <typename Cost>
-Reshard ReshardCosts::once(const Key& key, Cost cost) const {
+Reshard ReshardCosts::once(const MapKey& key, Cost cost) const {
   {
     const std::lock_guard lock(mutex_);
     const auto at = known_.find(key.text());
@@ -64,7 +64,7 @@ Reshard ReshardCosts::once(const Key& key, Cost cost) const {
 }
 
 Reshard ReshardCosts::cheapest(const Value& value, const Layout& to, const Sending& how) const {
-  Key key = key_of(value, how);
+  MapKey key = key_of(value, how);
   add(key, to);
   return once(key, [&] { return cheapest_route(value, to, how); });
 }
@@ -95,7 +95,7 @@ Reshard ReshardCosts::along(const Route& route, const Value& value, const Sendin
 }
 
 Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, const Sending& how) const {
-  Key key = key_of(value, how);
+  MapKey key = key_of(value, how);
   add(key, step.to);
   key.add(step.kind);
   key.add(step.axis);

@@ -48,7 +48,7 @@ class ReshardCosts {
  private:
   // Returns the stored cost, or else computes it by cost().
   template <typename Cost>
-  Reshard once(const Key& key, Cost cost) const;
+  Reshard once(const MapKey& key, Cost cost) const;
   Reshard cheapest_route(const Value& value, const Layout& to, const Sending& how) const;
   Reshard step(const ReshardStep& step, const Value& value, const Sending& how) const;
   Reshard message(const Value& from, const Value& to, Instruction instruction,
