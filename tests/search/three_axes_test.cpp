@@ -26,7 +26,6 @@ constexpr size_t kAxes = 3;
 // The cases have one, two and four microbatches, and three of every six a limit of memory.
 TEST(ThreeAxes, TheUsualEffortFindsTheOptimumNearSomeStrategy) {
   int optima = 0;
-  int far = 0;
   for (int number = 0; number < 300; ++number) {
     std::mt19937_64 random(static_cast<uint64_t>(number));
     const RandomSetting setting = random_setting(random, kAxes);
@@ -46,13 +45,12 @@ TEST(ThreeAxes, TheUsualEffortFindsTheOptimumNearSomeStrategy) {
     DynamicResult found = solve(problem, kUsual);
     ASSERT_FALSE(found.plans.empty()) << number;
     certify(problem, kUsual, {}, found.plans[0].cost.seconds, found);
-    far += found.plans[0].cost.seconds > 1.01 * least ? 1 : 0;
+    EXPECT_LE(found.plans[0].cost.seconds, 1.01 * least) << number;  // three by 0.1 to 0.9 %
     optima += found.plans[0].cost.seconds <= least * (1.0 + kRounding) ? 1 : 0;
     EXPECT_LE(found.lower_bound, least * (1.0 + kRounding)) << number;
     EXPECT_LE(found.plans[0].cost.bytes, problem.memory_limit) << number;
   }
   EXPECT_EQ(optima, 292);  // proofs end at their gap
-  EXPECT_EQ(far, 1);       // by 1.05 %; of 3,000 cases four, by up to 1.7 %
 }
 
 // The exact search covers all strategies that keep the hints, by axes, and those near its result.
