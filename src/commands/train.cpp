@@ -116,10 +116,11 @@ void tell(const Inputs& inputs, const Machine& machine, const MachineCosts& know
   }
 }
 
-std::optional<ScheduleIdle> idle_of(const Inputs& inputs, const MachineCosts& known,
-                                    const RunPlan& plan) {
+// Returns nothing on ranks that report nothing.
+std::optional<ScheduleIdle> idle_of(const Inputs& inputs, const Machine& machine,
+                                    const MachineCosts& known, const RunPlan& plan) {
   const Strategy& strategy = plan.loaded.strategy;
-  if (!strategy.schedule) {
+  if (!strategy.schedule || machine.world.rank() != 0) {
     return std::nullopt;
   }
   const auto part = [&](const std::optional<StepCosts>& predicted) {
@@ -146,7 +147,7 @@ Report make_report(const Inputs& inputs, const Machine& machine, const MachineCo
           inputs.data.unigram_entropy,
           {.model = model_flops(inputs.graph), .peak = rated_flops(deck, machine.world.size())},
           scale,
-          idle_of(inputs, known, plan)};
+          idle_of(inputs, machine, known, plan)};
 }
 
 // Runs the remaining steps, unless something stops them.
