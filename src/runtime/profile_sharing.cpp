@@ -28,20 +28,21 @@ double largest_all_reduce(const std::vector<CollectiveTimes>& collectives, size_
 // lasts from the first start to the last end of a rank: a link may divide itself unevenly between
 // rows, and ranks may start late. The minimum of kTimes counts, since other work only adds time.
 double time_at_once(LoneMessages& messages, Communicator& world, const MeshGroups& groups,
-                    const Mesh& mesh, size_t axis, double bytes) {
+                    const Mesh& mesh, size_t axis, double bytes,
+                    const std::function<double()>& now) {
   constexpr int kTimes = 3;
   constexpr int kInARow = 4;
   const auto first_rank = [&](int64_t rank) { return group_of(mesh, rank, axis)[0]; };
   const int64_t mine = first_rank(world.rank());
   const auto row = [&](bool takes_part) {
     world.barrier();
-    const double began = monotonic_seconds();
+    const double began = now();
     if (takes_part) {
       messages.issue(kInARow, {}, {Opcode::all_reduce, groups.axis(axis)}, bytes);
       messages.times();
     }
     world.barrier();
-    return std::ranges::max(all_gather_value(world, monotonic_seconds() - began));
+    return std::ranges::max(all_gather_value(world, now() - began));
   };
   row(true);  // warms up
   double at_once = std::numeric_limits<double>::max();
@@ -60,7 +61,7 @@ double time_at_once(LoneMessages& messages, Communicator& world, const MeshGroup
 std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, const Mesh& mesh,
                                       Communicator& world,
                                       const std::vector<CollectiveTimes>& collectives,
-                                      double seconds) {
+                                      double seconds, const std::function<double()>& now) {
   constexpr double kClear = 1.4;  // two groups give 1.5 to 2 on a link, 1.3 in a host's memory
   std::map<size_t, double> sizes;
   double most_bytes = 0.0;
@@ -77,7 +78,7 @@ std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, 
   }
   LoneMessages messages(device, world, groups, most_bytes);
   for (const auto& [axis, bytes] : sizes) {
-    const double longer = time_at_once(messages, world, groups, mesh, axis, bytes);
+    const double longer = time_at_once(messages, world, groups, mesh, axis, bytes, now);
     if (longer > kClear) {
       shared[axis] = longer;
     }

@@ -1,6 +1,7 @@
 // Measures the times of a profile on these ranks. Everything is collective.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <tuple>
 #include <vector>
@@ -77,11 +78,12 @@ std::vector<CollectiveTimes> time_collectives(Device& device, const MeshGroups& 
 // Returns, by axis, the time of an all_reduce in all groups of the axis at once relative to its
 // time in one group while the other ranks idle, where the ratio is above 1.4. The size is the
 // largest of the axis in `collectives` that takes at most `seconds`, else the smallest. All ranks
-// return the same.
+// return the same. `now` returns seconds: tests give a clock that other work does not disturb.
 std::map<size_t, double> time_sharing(Device& device, const MeshGroups& groups, const Mesh& mesh,
                                       Communicator& world,
                                       const std::vector<CollectiveTimes>& collectives,
-                                      double seconds);
+                                      double seconds,
+                                      const std::function<double()>& now = monotonic_seconds);
 
 // Returns the times of the probes, in their order. Repeats a probe less often than it asks if it
 // takes much longer than its profile says.
