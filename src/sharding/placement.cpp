@@ -359,6 +359,25 @@ void leave_largest_part(Shape& shape, const Placement& placement, const Axis& ax
   }
 }
 
+// Returns the shape without the dimensions that axes inside of this one, which are not flagged,
+// cut.
+Shape uncut_inside(Shape shape, const std::vector<bool>& axes, const Layout& layout,
+                   const Mesh& mesh, size_t axis) {
+  for (size_t inner = axis + 1; inner < mesh.size(); ++inner) {
+    if (!axes[inner] && mesh[inner].size > 1 && layout[inner].is_shard() &&
+        layout[inner].share.is_equal()) {
+      shape[static_cast<size_t>(layout[inner].dim)] = 0;
+    }
+  }
+  return shape;
+}
+
+// Returns the first dimension with a part for each of the ranks, if there is one.
+std::optional<int> long_enough(const Shape& shape, int64_t ranks) {
+  const int dim = storage_shard(shape, ranks).dim;
+  return shape[static_cast<size_t>(dim)] >= ranks ? std::optional(dim) : std::nullopt;
+}
+
 }  // namespace
 
 Placement storage_shard(const Shape& shape, int64_t ranks) {
@@ -368,27 +387,26 @@ Placement storage_shard(const Shape& shape, int64_t ranks) {
 }
 
 Layout sharded_on(const std::vector<bool>& axes, Layout layout, Shape shape, const Mesh& mesh) {
+  int64_t ranks_left = 1;  // of the flagged axes that are left
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    if (!axes[axis]) {
+    if (axes[axis]) {
+      ranks_left *= mesh[axis].size;
+    } else {
       leave_largest_part(shape, layout[axis], mesh[axis]);
     }
   }
+  std::optional<int> of_all;  // the dimension that all axes left cut
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     if (!axes[axis]) {
       continue;
     }
-    Shape open = shape;
-    for (size_t inner = axis + 1; inner < mesh.size(); ++inner) {
-      if (!axes[inner] && mesh[inner].size > 1 && layout[inner].is_shard() &&
-          layout[inner].share.is_equal()) {
-        open[static_cast<size_t>(layout[inner].dim)] = 0;
-      }
-    }
-    const Placement beside = storage_shard(open, mesh[axis].size);
-    const bool enough = open[static_cast<size_t>(beside.dim)] >= mesh[axis].size;
-    const Placement cut = enough ? beside : storage_shard(shape, mesh[axis].size);
-    layout[axis] = Placement::shard(cut.dim, layout[axis].share);
+    const Shape open = uncut_inside(shape, axes, layout, mesh, axis);
+    of_all = of_all ? of_all : long_enough(open, ranks_left);
+    const std::optional<int> dim = of_all ? of_all : long_enough(open, mesh[axis].size);
+    layout[axis] = Placement::shard(dim ? *dim : storage_shard(shape, mesh[axis].size).dim,
+                                    layout[axis].share);
     leave_largest_part(shape, layout[axis], mesh[axis]);
+    ranks_left /= mesh[axis].size;
   }
   return layout;
 }

@@ -128,9 +128,10 @@ bool covers(const Layout& held, const Layout& wanted, const Mesh& mesh);
 // Returns the shard in which a parameter of this shape is stored: in the first dimension that gives
 // each of this many ranks a part, or else in the longest. The shape has at least one dimension.
 Placement storage_shard(const Shape& shape, int64_t ranks);
-// Returns a parameter's layout, sharded also on the flagged axes: outermost first, each in the
-// dimension that storage_shard() takes of the remaining shape. A dimension that an inner axis cuts
-// is avoided where another is long enough: cut twice, it is gathered along both axes.
+// Returns a parameter's layout, sharded also on the flagged axes: in the dimension that
+// storage_shard() takes for all of them, which one collective can then gather, or else outermost
+// first, each in the dimension that storage_shard() takes of the remaining shape. A dimension that
+// an inner axis cuts is avoided where another is long enough: cut twice, it is gathered along both.
 Layout sharded_on(const std::vector<bool>& axes, Layout layout, Shape shape, const Mesh& mesh);
 
 // Returns the offsets of `parts` balanced parts of `extent`: parts + 1 values from 0 to extent.

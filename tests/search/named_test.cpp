@@ -349,7 +349,8 @@ TEST(NamedStrategies, EveryAxisIsUsedAlike) {
   }
 }
 
-// fsdp cuts the first dimension with an element for every rank, in the outer axis's part.
+// fsdp cuts the first dimension with an element for every rank of both axes, or else of one axis
+// after the other.
 TEST(NamedStrategies, FsdpCutsWhatEveryRankGetsAPartOf) {
   const Graph graph = model(true);
   const Strategy strategy = named_strategy("fsdp", graph, {{"node", 2}, {"core", 4}});
@@ -360,8 +361,8 @@ TEST(NamedStrategies, FsdpCutsWhatEveryRankGetsAPartOf) {
   }
   EXPECT_EQ(storage["embedding.weight"], "S(0) S(0)");               // 31, 12: 16 are left
   EXPECT_EQ(storage["layers.0.attention.qkv.bias"], "S(0) S(2)");    // 3, 3, 4: 2, 3, 4 are left
-  EXPECT_EQ(storage["layers.0.attention.out.weight"], "S(0) S(1)");  // 3, 4, 12
-  EXPECT_EQ(storage["layers.1.moe.experts.up.bias"], "S(0) S(1)");   // 5, 20: 3 are left
+  EXPECT_EQ(storage["layers.0.attention.out.weight"], "S(2) S(2)");  // 3, 4, 12
+  EXPECT_EQ(storage["layers.1.moe.experts.up.bias"], "S(1) S(1)");   // 5, 20
 }
 
 TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {

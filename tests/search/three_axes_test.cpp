@@ -45,12 +45,12 @@ TEST(ThreeAxes, TheUsualEffortFindsTheOptimumNearSomeStrategy) {
     DynamicResult found = solve(problem, kUsual);
     ASSERT_FALSE(found.plans.empty()) << number;
     certify(problem, kUsual, {}, found.plans[0].cost.seconds, found);
-    EXPECT_LE(found.plans[0].cost.seconds, 1.01 * least) << number;  // three by 0.1 to 0.9 %
+    EXPECT_LE(found.plans[0].cost.seconds, 1.01 * least) << number;  // two by 0.2 and 1.0 %
     optima += found.plans[0].cost.seconds <= least * (1.0 + kRounding) ? 1 : 0;
     EXPECT_LE(found.lower_bound, least * (1.0 + kRounding)) << number;
     EXPECT_LE(found.plans[0].cost.bytes, problem.memory_limit) << number;
   }
-  EXPECT_EQ(optima, 292);  // proofs end at their gap
+  EXPECT_EQ(optima, 298);  // proofs end at their gap
 }
 
 // The exact search covers all strategies that keep the hints, by axes, and those near its result.

@@ -248,5 +248,19 @@ TEST(Coordinates, FollowTheNumberingOfRanks) {
   }
 }
 
+// One collective gathers a dimension that all axes cut.
+TEST(ShardedOn, PrefersOneDimensionForAllAxes) {
+  const Mesh mesh = {{.name = "node", .size = 4}, {.name = "gpu", .size = 2}};
+  const auto sharded = [&](const std::vector<bool>& axes, const Shape& shape) {
+    return to_string(sharded_on(axes, Layout(2), shape, mesh));
+  };
+  EXPECT_EQ(sharded({true, true}, {8, 16}), "S(0) S(0)");
+  EXPECT_EQ(sharded({true, true}, {4, 16}), "S(1) S(1)");  // 4 experts
+  EXPECT_EQ(sharded({true, true}, {4, 6}), "S(0) S(1)");   // neither is enough for 8 ranks
+  EXPECT_EQ(sharded({true, true}, {3, 2}), "S(0) S(1)");
+  EXPECT_EQ(sharded({true, false}, {4, 16}), "S(0) R");
+  EXPECT_EQ(sharded({false, true}, {4, 16}), "R S(0)");
+}
+
 }  // namespace
 }  // namespace hidup

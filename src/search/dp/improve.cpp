@@ -102,6 +102,33 @@ class Crossover {
 
 }  // namespace
 
+Plan descended(const Problem& problem, const Plan& plan, size_t evaluations) {
+  const size_t count = problem.ops.size();
+  std::vector<int> choices = plan.choices;
+  double least = evaluate(problem, choices).seconds;
+  // Ends after as many operations without a better choice as there are.
+  for (size_t op = 0, vain = 0; vain < count; op = (op + 1) % count) {
+    ++vain;
+    const int before = choices[op];
+    int best = before;
+    const size_t others = problem.choices_of(op).choices.size();
+    if (evaluations < others * count) {
+      break;
+    }
+    evaluations -= others * count;
+    for (choices[op] = 0; choices[op] < static_cast<int>(others); ++choices[op]) {
+      const Evaluation cost = evaluate(problem, choices);
+      if (cost.bytes <= problem.memory_limit && cost.seconds < least) {
+        least = cost.seconds;
+        best = choices[op];
+        vain = 0;
+      }
+    }
+    choices[op] = best;
+  }
+  return {.choices = choices, .starts = needed_starts(problem, choices)};
+}
+
 std::vector<FoundPlan> variations(const Problem& problem, const Plan& plan, size_t count) {
   std::vector<FoundPlan> best;
   for (size_t kind = 0; kind < problem.kinds.size(); ++kind) {

@@ -16,6 +16,12 @@ namespace hidup {
 std::vector<FoundPlan> crossover(const Problem& problem, const std::vector<FoundPlan>& plans,
                                  size_t evaluations);
 
+// Changes the choice of one operation at a time while that makes the plan faster. Returns the plan,
+// which fits in memory where the first one does. A price on bytes finds only plans on the convex
+// hull of time and memory; what these leave of the limit may be enough for a faster choice.
+// `evaluations`: the most operations to evaluate.
+Plan descended(const Problem& problem, const Plan& plan, size_t evaluations);
+
 // Changes the choice of all operations of one kind at a time. Returns the `count` fastest plans
 // that fit in memory, at most one per kind.
 std::vector<FoundPlan> variations(const Problem& problem, const Plan& plan, size_t count);
