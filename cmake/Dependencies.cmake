@@ -13,6 +13,13 @@ find_library(ISAL_LIBRARY isal REQUIRED)
 add_library(ISAL::isal UNKNOWN IMPORTED)
 set_target_properties(ISAL::isal PROPERTIES IMPORTED_LOCATION ${ISAL_LIBRARY}
                                             INTERFACE_INCLUDE_DIRECTORIES ${ISAL_INCLUDE_DIR})
+find_path(CLP_INCLUDE_DIR ClpSimplex.hpp PATH_SUFFIXES coin REQUIRED)
+find_library(CLP_LIBRARY Clp REQUIRED)
+find_library(COINUTILS_LIBRARY CoinUtils REQUIRED)
+add_library(Clp::Clp UNKNOWN IMPORTED)
+set_target_properties(Clp::Clp PROPERTIES IMPORTED_LOCATION ${CLP_LIBRARY}
+                                          INTERFACE_INCLUDE_DIRECTORIES ${CLP_INCLUDE_DIR}
+                                          INTERFACE_LINK_LIBRARIES ${COINUTILS_LIBRARY})
 if(HIDUP_OPENMP)
   find_package(OpenMP REQUIRED COMPONENTS CXX)
 endif()

@@ -12,7 +12,7 @@ set -euo pipefail
 packages=(
   g++ cmake ninja-build git
   openmpi-bin libopenmpi-dev libhdf5-dev libyaml-cpp-dev libfmt-dev libcli11-dev nlohmann-json3-dev
-  libdnnl-dev libisal-dev libjemalloc-dev
+  libdnnl-dev libisal-dev libjemalloc-dev coinor-libclp-dev
   python3 python3-h5py python3-matplotlib python3-pandas
 )
 for argument in "$@"; do

@@ -22,6 +22,8 @@ struct PlannedRun {
   const Graph& graph;
   const Mesh& mesh;
   const SearchOptions& options;
+  const CostModel& costs;  // of the run as it is, for search_strategy()
+  const RankCosts& ranks;
   const CostsOf& costs_of;
 };
 

@@ -55,6 +55,20 @@ Pace slowest_pace(const ClusterDeck& cluster) {
   return slowest;
 }
 
+// Returns the mean pace of all ranks of cluster.devices.
+Pace mean_pace(const ClusterDeck& cluster) {
+  Pace sum{};
+  double ranks = 0.0;
+  for (const DeviceClass& device : cluster.devices) {
+    const Pace pace = pace_of(device.flops, device.memory_bandwidth);
+    const auto count = static_cast<double>(device.count);
+    sum.flops += count * pace.flops;
+    sum.memory_bandwidth += count * pace.memory_bandwidth;
+    ranks += count;
+  }
+  return {sum.flops / ranks, sum.memory_bandwidth / ranks};
+}
+
 // Returns true for costs that do not come from the deck's rates.
 bool is_measured(const Profile& costs) {
   return !costs.key.build.empty();
@@ -205,7 +219,17 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
     names.push_back(fmt::format("{:.4g} TFLOPS and {:.4g} GB/s", pace.flops * 1e-12,
                                 pace.memory_bandwidth * 1e-9));
   }
-  return {std::move(classes), std::move(class_of_rank), std::move(names)};
+  return {std::move(classes), std::move(class_of_rank), std::move(names), CostModel(costs)};
+}
+
+Profile balanced_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
+  const bool alike = std::ranges::all_of(mesh, [](const Axis& axis) { return axis.paces.empty(); });
+  if (alike || is_measured(costs)) {
+    return costs;
+  }
+  Profile balanced = profile_of_rates(deck, mesh, mean_pace(*deck.cluster));
+  balanced.rings_use_all_links = costs.rings_use_all_links;
+  return balanced;
 }
 
 std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh) {

@@ -18,8 +18,7 @@ std::string read_profile_file(const std::string& path);
 
 // Returns the costs of the cluster; none without `measured` and without rates in the deck.
 // `measured`: from obtain_profile() or a file. Applies cluster.cost.model and
-// cluster.profile_noise. Uses the rates of cluster.device, or the least of cluster.devices; the
-// search rests on these.
+// cluster.profile_noise. Uses the rates of cluster.device, or the least of cluster.devices.
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured);
 
@@ -36,6 +35,11 @@ std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, con
 // Returns the costs of every rank; `costs`: from costs_of(). If they come from rates, each of
 // cluster.devices has its own.
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);
+
+// Returns the costs of equal ranks for which a search makes its plans: `costs`, from costs_of(), or
+// those of the mean pace where the mesh has Axis::paces. With parts in proportion to their paces
+// the ranks take as long as such equal ranks.
+Profile balanced_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);
 
 // Returns the varying link of each axis of the mesh; empty where none varies. `shared` divides the
 // nominal bandwidth and the trace alike, so it has no effect here.

@@ -253,12 +253,10 @@ std::string advice_text(const PlannedRun& run, const CostModel& costs,
 SearchOutcome search_or_advise(const PlannedRun& run) {
   const double limit_s = run.options.time_limit_s;
   const Deadline end = limit_s > 0.0 ? Deadline::in(limit_s) : run.options.deadline;
-  const std::optional<CostModel> costs = run.costs_of(run.mesh, std::nullopt);
-  check(costs.has_value(), "no costs of the mesh as it is");
-  SearchResult result = search_strategy(run.graph, run.mesh, *costs, run.options);
+  SearchResult result = search_strategy(run.graph, run.mesh, run.costs, run.options, &run.ranks);
   if (const auto* nothing = std::get_if<Infeasible>(&result)) {
     fail(ExitCode::infeasible, "{}{}", refusal(run, nothing->least),
-         advice_text(run, *costs, nothing->least, end));
+         advice_text(run, run.costs, nothing->least, end));
   }
   return std::get<SearchOutcome>(std::move(result));
 }

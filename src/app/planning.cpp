@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <functional>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -166,6 +168,27 @@ void check_patterns(const Deck& deck, const Graph& graph) {
   }
 }
 
+// Sets Axis::paces by cluster.devices.
+Mesh with_paces(const ClusterDeck& cluster, Mesh mesh) {
+  std::vector<double> flops;  // of every rank
+  for (const DeviceClass& device : cluster.devices) {
+    flops.insert(flops.end(), static_cast<size_t>(device.count), device.flops);
+  }
+  for (size_t axis = 0; axis < mesh.size() && !flops.empty(); ++axis) {
+    std::vector<double> paces(static_cast<size_t>(mesh[axis].size),
+                              std::numeric_limits<double>::infinity());
+    for (size_t rank = 0; rank < flops.size(); ++rank) {
+      double& pace =
+          paces.at(static_cast<size_t>(coordinate_of(mesh, static_cast<int64_t>(rank), axis)));
+      pace = std::min(pace, flops[rank]);
+    }
+    if (std::ranges::adjacent_find(paces, std::not_equal_to<>()) != paces.end()) {
+      mesh[axis].paces = std::move(paces);
+    }
+  }
+  return mesh;
+}
+
 }  // namespace
 
 DType element_type(const std::string& precision) {
@@ -232,7 +255,7 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
   if (rated) {
     std::ranges::sort(mesh, {}, pace);
   }
-  return mesh;
+  return with_paces(*deck.cluster, std::move(mesh));
 }
 
 namespace {

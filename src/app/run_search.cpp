@@ -16,12 +16,10 @@ CostsOf costs_of_changes(const Deck& deck, const Profile& costs) {
 SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
                          const Profile& costs, const SearchOptions& options) {
   const Mesh& searched = options.hints.empty() ? mesh : options.hints.mesh;
-  SearchOutcome found = search_or_advise({graph, searched, options, costs_of_changes(deck, costs)});
-  const RankCosts all_costs = rank_costs(deck, mesh, costs);
-  if (!all_costs.all_alike()) {
-    predict(found.step, all_costs);
-  }
-  return found;
+  const RankCosts ranks = rank_costs(deck, mesh, costs);
+  const CostModel balanced(balanced_costs(deck, searched, costs));
+  return search_or_advise(
+      {graph, searched, options, balanced, ranks, costs_of_changes(deck, costs)});
 }
 
 }  // namespace hidup

@@ -90,7 +90,8 @@ WhatIfReport what_if(const PlannedRun& run) {
   in_parallel(searches, threads, [&](size_t c) {
     if (c == 0) {
       const SearchOptions options = brief(run.options, run.mesh, share);
-      now = step_of(search_or_advise({run.graph, run.mesh, options, run.costs_of}));
+      now = step_of(
+          search_or_advise({run.graph, run.mesh, options, run.costs, run.ranks, run.costs_of}));
     } else {
       steps[c - 1] = step_after(run, changes[c - 1], share, report.changes[c - 1]);
     }

@@ -315,7 +315,9 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
                                   search.memory_limit);
   if (options.what_if) {
     const Mesh& mesh = search.hints.empty() ? input.mesh : search.hints.mesh;
-    result.what_if = what_if({input.graph, mesh, search, costs_of_changes(input.deck, profile)});
+    const CostModel costs(profile);
+    result.what_if = what_if({input.graph, mesh, search, costs, RankCosts(costs),
+                              costs_of_changes(input.deck, profile)});
   }
   return result;
 }

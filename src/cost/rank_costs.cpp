@@ -13,10 +13,11 @@ RankCosts::RankCosts(CostModel all) {
 }
 
 RankCosts::RankCosts(std::vector<CostModel> classes, std::vector<size_t> class_of_rank,
-                     std::vector<std::string> names)
+                     std::vector<std::string> names, std::optional<CostModel> slowest)
     : classes_(std::move(classes)),
       class_of_rank_(std::move(class_of_rank)),
-      names_(std::move(names)) {
+      names_(std::move(names)),
+      slowest_(std::move(slowest)) {
   check(!classes_.empty() && !class_of_rank_.empty() &&
             std::ranges::max(class_of_rank_) < classes_.size(),
         "ranks without costs");

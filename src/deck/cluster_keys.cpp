@@ -217,9 +217,10 @@ std::vector<Key> cluster_keys() {
        .doc = "Ranks that compute at different rates: the first `count` ranks are as the first "
               "item says, the next as the second, and so on; the counts add up to the number of "
               "ranks. Predictions without a profile and `cluster.emulate` use them instead of "
-              "`cluster.device.flops`, `flops_16bit` and `memory_bandwidth`. The search plans "
-              "for the slowest rank; the predicted time is that of all ranks. []: all ranks are "
-              "as `cluster.device`.",
+              "`cluster.device.flops`, `flops_16bit` and `memory_bandwidth`. The search gives "
+              "the ranks of an axis unequal parts where devices differ along it and that is "
+              "faster; the predicted time is that of all ranks. []: all ranks are as "
+              "`cluster.device`.",
        .fallback = "[]",
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->devices; }},
       {.name = "cluster.devices[].count",

@@ -29,9 +29,12 @@ struct Proposal {
   bool in_bound = true;      // the search's lower bound holds for this strategy
 };
 
-// Returns the proposal with a changed strategy. Objective and bound ignore the change.
-Proposal with_change(Proposal proposal, const char* by,
-                     const std::function<void(Strategy&)>& change);
+// Changes a strategy of the graph.
+using Change = std::function<void(const Graph& graph, Strategy& strategy)>;
+
+// Returns the proposal with a changed strategy. Objective and bound ignore the change. `graph`: the
+// whole graph, which must outlive the proposal.
+Proposal with_change(Proposal proposal, const char* by, const Graph& graph, const Change& change);
 
 // A simulated proposal.
 struct Simulated {
@@ -44,6 +47,7 @@ struct SearchState {
   const Graph& graph;
   const Mesh& mesh;
   const CostModel& costs;
+  const RankCosts& ranks;  // of every rank; the problems rest on `costs`
   const SearchOptions& options;
   std::vector<Solution> solutions;    // one per number of microbatches and of groups
   std::vector<uint64_t> signatures;   // signatures_of() the problems without memory choices
@@ -78,6 +82,7 @@ std::vector<Proposal> propose_names(const SearchState& state);
 std::vector<Proposal> propose_deferred_dp(const SearchState& state);
 std::vector<Proposal> propose_names_per_axis(const SearchState& state);
 std::vector<Proposal> propose_more_microbatches(const SearchState& state);
+std::vector<Proposal> propose_shares(const SearchState& state);
 
 std::vector<Proposal> propose_first_names(const SearchState& state);
 std::vector<Proposal> propose_least_memory(const SearchState& state);

@@ -19,8 +19,8 @@ std::vector<Proposal> propose_more_microbatches(const SearchState& state) {
       int64_t{twice} * strategy.accumulate > splittable_batch(state.graph)) {
     return {};
   }
-  return {with_change(fastest, "more microbatches",
-                      [twice](Strategy& more) { more.microbatches = twice; })};
+  return {with_change(fastest, "more microbatches", state.graph,
+                      [twice](const Graph&, Strategy& more) { more.microbatches = twice; })};
 }
 
 }  // namespace hidup

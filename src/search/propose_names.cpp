@@ -178,10 +178,11 @@ std::vector<Proposal> propose_deferred_dp(const SearchState& state) {
   }
   for (const Proposal& dp : proposals_of(state, Objectives(state), "names",
                                          parts_of_name(state, "dp"), [](auto&) { return true; })) {
-    Proposal deferred = with_change(dp, "deferred dp", [](Strategy& strategy) {
-      strategy.name = "search";
-      strategy.defer_gradients = true;
-    });
+    Proposal deferred =
+        with_change(dp, "deferred dp", state.graph, [](const Graph&, Strategy& strategy) {
+          strategy.name = "search";
+          strategy.defer_gradients = true;
+        });
     if (broken_hint(state.graph, state.options.hints, deferred.make()).empty()) {
       proposals.push_back(std::move(deferred));
     }

@@ -145,8 +145,9 @@ std::vector<Proposal> propose_deferred(const SearchState& state) {
   }
   for (const Simulated& fast :
        std::span(state.fastest).first(std::min(state.fastest.size(), kDeferred))) {
-    proposals.push_back(with_change(*fast.proposal, "deferred gradients",
-                                    [](Strategy& strategy) { strategy.defer_gradients = true; }));
+    proposals.push_back(
+        with_change(*fast.proposal, "deferred gradients", state.graph,
+                    [](const Graph&, Strategy& strategy) { strategy.defer_gradients = true; }));
   }
   return proposals;
 }

@@ -6,19 +6,18 @@
 
 namespace hidup {
 
-Proposal with_change(Proposal proposal, const char* by,
-                     const std::function<void(Strategy&)>& change) {
+Proposal with_change(Proposal proposal, const char* by, const Graph& graph, const Change& change) {
   proposal.by = by;
   proposal.objective_s = 0.0;
   proposal.in_bound = false;
   for (StrategyParts::Part& part : proposal.parts.parts) {
-    change(part.strategy);
+    change(*part.graph, part.strategy);
     part.strategy.routes.clear();
     part.strategy.algorithms.clear();
   }
-  proposal.make = [make = std::move(proposal.make), change] {
+  proposal.make = [make = std::move(proposal.make), &graph, change] {
     Strategy strategy = make();
-    change(strategy);
+    change(graph, strategy);
     return strategy;
   };
   return proposal;
@@ -39,6 +38,7 @@ std::span<const Proposer> proposers() {
       Proposer{"deferred dp", propose_deferred_dp},
       Proposer{"names per axis", propose_names_per_axis},
       Proposer{"more microbatches", propose_more_microbatches, 0.99},
+      Proposer{"shares", propose_shares},
   };
   return kProposers;
 }

@@ -21,11 +21,13 @@ namespace {
 
 class Search {
  public:
-  Search(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options)
+  Search(const Graph& graph, const Mesh& mesh, const CostModel& costs, const SearchOptions& options,
+         const RankCosts& ranks)
       : options_(options),
         reshards_(std::make_shared<const ReshardCosts>(mesh, costs)),
         deadlines_(deadlines_of(graph, mesh, options)),
-        state_{.graph = graph, .mesh = mesh, .costs = costs, .options = options} {}
+        slowest_(ranks.slowest()),
+        state_{.graph = graph, .mesh = mesh, .costs = costs, .ranks = ranks, .options = options} {}
 
   SearchResult run() {
     {
@@ -129,13 +131,26 @@ class Search {
     });
   }
 
+  // Returns true where the strategy has other parts along an axis than the hints have.
+  bool has_shares(const Strategy& strategy) const {
+    return !std::ranges::equal(strategy.mesh, state_.mesh, {}, &Axis::shares, &Axis::shares);
+  }
+  std::shared_ptr<const ReshardCosts> reshards_of(const Strategy& strategy) const {
+    return has_shares(strategy) ? std::make_shared<const ReshardCosts>(strategy.mesh, state_.costs)
+                                : reshards_;
+  }
+
   // Plans memory too where no plan fits: then all candidates may need it.
   void simulate(Entry& entry) const {
     TimeLimit::check();
     Candidate& candidate = entry.candidate;
     const bool plans_memory = options_.baselines || !has_plans(state_.solutions);
-    const Prediction prediction = simulated(entry.proposal.parts, *reshards_, options_.lowering,
-                                            plans_memory ? &candidate.memory_bytes : nullptr);
+    StrategyParts& parts = entry.proposal.parts;
+    const Strategy& first = parts.parts[0].strategy;
+    // With equal parts all ranks wait for the slowest.
+    const Prediction prediction =
+        simulated(parts, *reshards_of(first), has_shares(first) ? state_.ranks : slowest_,
+                  options_.lowering, plans_memory ? &candidate.memory_bytes : nullptr);
     candidate.seconds = prediction.iteration_s;
     candidate.busy = prediction.busy;
   }
@@ -242,8 +257,9 @@ class Search {
 
   void forecast_step(Entry& entry) {
     Strategy strategy = entry.proposal.make();
-    Program program = lower_by_costs(state_.graph, strategy, options_.lowering, *reshards_);
-    Forecast step = forecast(std::move(strategy), std::move(program), state_.costs);
+    Program program =
+        lower_by_costs(state_.graph, strategy, options_.lowering, *reshards_of(strategy));
+    Forecast step = forecast(std::move(strategy), std::move(program), state_.ranks);
     Candidate& candidate = entry.candidate;
     candidate.seconds = step.seconds();
     candidate.busy = step.prediction.busy;
@@ -347,7 +363,7 @@ class Search {
       return entry.proposal.parts.parts[0].strategy;
     }
     Strategy strategy = entry.proposal.make();
-    lower_by_costs(state_.graph, strategy, options_.lowering, *reshards_);
+    lower_by_costs(state_.graph, strategy, options_.lowering, *reshards_of(strategy));
     return strategy;
   }
   static Strategy label_of(const Entry& entry) {
@@ -398,6 +414,7 @@ class Search {
   const SearchOptions& options_;
   const std::shared_ptr<const ReshardCosts> reshards_;
   const SearchDeadlines deadlines_;
+  const RankCosts slowest_;  // as if all ranks were the slowest
   SearchState state_;
   std::vector<std::unique_ptr<Entry>> entries_;
   bool gave_up_ = false;  // a forecast ran past too_late
@@ -406,8 +423,9 @@ class Search {
 }  // namespace
 
 SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                             const SearchOptions& options) {
-  return Search(graph, mesh, costs, options).run();
+                             const SearchOptions& options, const RankCosts* ranks) {
+  const RankCosts alike(costs);
+  return Search(graph, mesh, costs, options, ranks != nullptr ? *ranks : alike).run();
 }
 
 }  // namespace hidup

@@ -101,9 +101,12 @@ using SearchResult = std::variant<SearchOutcome, Infeasible>;
 // simulated with one number of microbatches unless they can win. Without `baselines` it simulates
 // only named strategies that may win, plans memory for candidates, fastest first, until one fits,
 // and for a deep graph returns only the name and number of microbatches of the other candidates. It
-// needs no ranks and no devices. Throws Error(usage) where the hints ask for more microbatches than
+// needs no ranks and no devices. Where ranks compute at different paces (`ranks`: the costs of
+// every rank; null: `costs`), the plans are those of equal ranks with `costs`, the simulation has
+// all ranks, and the fastest strategies are also tried with unequal parts along axes with
+// Axis::paces. Throws Error(usage) where the hints ask for more microbatches than
 // there are sequences.
 SearchResult search_strategy(const Graph& graph, const Mesh& mesh, const CostModel& costs,
-                             const SearchOptions& options);
+                             const SearchOptions& options, const RankCosts* ranks = nullptr);
 
 }  // namespace hidup

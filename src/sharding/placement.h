@@ -27,6 +27,9 @@ struct Axis {
   // Orders the numbering of ranks: the axis with the largest value has stride 1; of axes with equal
   // values, the last one comes first.
   int numbered = 0;
+  // The relative paces at which ranks compute, by coordinate; empty: all are alike. On a mesh of
+  // several axes, the pace of the slowest rank at the coordinate.
+  std::vector<double> paces = {};
 };
 using Mesh = std::vector<Axis>;
 

@@ -213,12 +213,25 @@ Deck deck_with_devices() {
   return deck;
 }
 
-TEST(Costs, TheSearchRestsOnTheLeastRates) {
+TEST(Costs, AreOfTheLeastRates) {
   MachineRates least = kRates;
   least.flops = 3.2e11;
   least.memory_bandwidth = 1e11;
   EXPECT_EQ(print_profile(costs_of(deck_with_devices(), kMesh, std::nullopt).value()),
             print_profile(roofline_profile(kMesh, least)));
+}
+
+TEST(Costs, AreBalancedByTheMeanRatesWherePacesDiffer) {
+  const Deck deck = deck_with_devices();
+  const Profile least = costs_of(deck, kMesh, std::nullopt).value();
+  Mesh mesh = kMesh;
+  EXPECT_EQ(print_profile(balanced_costs(deck, mesh, least)), print_profile(least));
+  mesh[0].paces.assign(static_cast<size_t>(mesh[0].size), 1.0);
+  MachineRates mean = kRates;
+  mean.flops = (6 * 1.6e12 + 2 * 3.2e11) / 8;
+  mean.memory_bandwidth = (6 * 1e11 + 2 * 2e11) / 8;
+  EXPECT_EQ(print_profile(balanced_costs(deck, mesh, least)),
+            print_profile(roofline_profile(kMesh, mean)));
 }
 
 // Returns the seconds of a product of 1.6 Tflop, and of moving 100 GB.

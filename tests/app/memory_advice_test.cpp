@@ -34,7 +34,9 @@ CostsOf costs_of(const Setting& setting) {
 std::string message_of(const Setting& setting) {
   const Graph graph = setting.graph();
   try {
-    search_or_advise({graph, setting.mesh, setting.options, costs_of(setting)});
+    const CostModel costs = setting.costs();
+    search_or_advise(
+        {graph, setting.mesh, setting.options, costs, RankCosts(costs), costs_of(setting)});
     return "";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ExitCode::infeasible);

@@ -25,8 +25,9 @@ WhatIfReport report_of(const Setting& setting) {
     return std::optional(changed(setting, mesh, twice_as_fast).costs());
   };
   const Hints& hints = setting.options.hints;
-  return what_if(
-      {setting.graph(), hints.empty() ? setting.mesh : hints.mesh, setting.options, costs_of});
+  const CostModel costs = setting.costs();
+  return what_if({setting.graph(), hints.empty() ? setting.mesh : hints.mesh, setting.options,
+                  costs, RankCosts(costs), costs_of});
 }
 
 const WhatIf& find(const WhatIfReport& report, const std::string& what) {
@@ -124,7 +125,9 @@ TEST(WhatIf, WhatIsNotKnownIsSaid) {
                                std::optional<size_t>) -> std::optional<CostModel> {
     return mesh[0].size == 1 ? std::optional(setting.costs()) : std::nullopt;
   };
-  const WhatIfReport report = what_if({setting.graph(), setting.mesh, setting.options, costs_of});
+  const CostModel costs = setting.costs();
+  const WhatIfReport report =
+      what_if({setting.graph(), setting.mesh, setting.options, costs, RankCosts(costs), costs_of});
   EXPECT_EQ(changes_of(report),
             (std::vector<std::string>{"bandwidth of axis core x 2", "ranks along axis node x 2",
                                       "ranks along axis core x 2", "train.gradients bf16"}));

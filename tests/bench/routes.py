@@ -18,7 +18,8 @@ strategy files that differ only in `routes`, in turn. By axis they are gathered 
 along node, and cut. They run on four hosts as above, and on two hosts with two ranks each, which
 share a link of twice the slow rate. A step has four of them, forward and backward. One takes from the
 last rank's start until the last rank has all; "least" is the least of all ranks' times, summed over
-the collectives of a route; medians over the steps.
+the collectives of a route; medians over the steps. Predictions are by the profile that train
+measures before the first round, and by the deck's rates.
 
 hosts: two hosts with two ranks each on one axis (per_host: 2). All-to-alls that `hidup profile` times,
 and those of a training step with experts (means of the ranks, medians over the steps), are compared
@@ -204,40 +205,53 @@ def exchange_turn(strategies, deck, model, batch):
     return numpy.array(found)
 
 
+def batch_of(options):
+    return f"train.batch={options.mib * (1 << 20) // 4 // SEQUENCE_BYTES}"
+
+
+def exchange_rounds(folder, strategies, deck, model, options):
+    """Prints a row for every round, and the medians."""
+    print("| round | by axis | hierarchical | flat | ratios | least | by the profile | by the deck's "
+          "rates |\n|---|---|---|---|---|---|---|---|")
+    in_ms = lambda times: ", ".join(f"{each:.0f}" for each in times) + " ms"
+    batch = batch_of(options)
+    by_rates = exchange_turn(strategies, deck, model, batch)[:, 2]
+    tree = yaml.safe_load(deck.read_text(encoding="utf-8"))
+    tree["cluster"]["profile"] = "auto"
+    profiled_deck = write(folder / "profiled.yaml", tree)
+    exchange_turn(strategies[:1], profiled_deck, model, batch)  # measures the profile
+    to_by_axis, to_profile, to_rates = [], [], []
+    for turn in range(options.rounds):
+        whole, least, by_profile = exchange_turn(strategies, profiled_deck, model, batch).T
+        to_by_axis.append(whole / whole[0])
+        to_profile.append(whole / by_profile)
+        to_rates.append(whole / by_rates)
+        print(f"| {turn + 1} | " + " | ".join(f"{each:.0f} ms" for each in whole) +
+              " | " + ", ".join(f"{each:.3f}" for each in to_by_axis[-1][1:]) +
+              f" | {in_ms(least)} | {in_ms(by_profile)} | {in_ms(by_rates)} |", flush=True)
+    medians = [numpy.median(each, axis=0) for each in (to_by_axis, to_profile, to_rates)]
+    for strategy, by_axis, by_profile, by_rates in zip(strategies, *medians):
+        print(f"\n{strategy.stem}: {by_axis:.3f} x by axis (aim: 0.6), {by_profile:.3f} x the "
+              f"profile's prediction (aim: 0.9 to 1.1), {by_rates:.3f} x that of the rates")
+    print(flush=True)
+
+
 def exchange(folder, options):
     model = write(folder / "exchange.yaml", EXCHANGE)
-    batch = f"train.batch={options.mib * (1 << 20) // 4 // SEQUENCE_BYTES}"
     node, gpu = {"name": "node", "size": 2}, {"name": "gpu", "size": 2}
     four = cluster(folder / "four.yaml", {**node, "bandwidth": f"{options.slow}Mbps"},
                    {**gpu, "bandwidth": f"{options.fast}Mbps"})
     two = cluster(folder / "two.yaml",
                   {**node, "bandwidth": f"{2 * options.slow}Mbps", "shared": 2},
                   {**gpu, "bandwidth": "4GB/s"})
-    strategies = exchange_strategies(folder, model, four, batch)
+    strategies = exchange_strategies(folder, model, four, batch_of(options))
     for number, deck in ((4, four), (2, two)):
         print(f"## All-to-all of {options.mib} MiB on {number} hosts, 4 ranks, {options.slow} "
-              "Mbit/s a rank\n| round | by axis | hierarchical | flat | ratios | least | "
-              "by the deck's rates |\n|---|---|---|---|---|---|---|")
-        table = []
+              "Mbit/s a rank")
         with hosts(number, options.fast if number == 4 else 2 * options.slow):
             if number == 4:
                 slow_but_to_neighbours(folder, options.slow, options.fast)
-            for turn in range(options.rounds):
-                table.append(exchange_turn(strategies, deck, model, batch))
-                whole, least, expected = table[-1].T
-                print(f"| {turn + 1} | " + " | ".join(f"{each:.0f} ms" for each in whole) +
-                      f" | {whole[1] / whole[0]:.3f}, {whole[2] / whole[0]:.3f} | " +
-                      ", ".join(f"{each:.0f}" for each in least) + " ms | " +
-                      ", ".join(f"{each:.0f}" for each in expected) + " ms: " +
-                      f"{expected[1] / expected[0]:.3f}, {expected[2] / expected[0]:.3f} |",
-                      flush=True)
-        to_by_axis = numpy.median([turn[:, 0] / turn[0, 0] for turn in table], axis=0)
-        to_predicted = numpy.median([turn[:, :2] / turn[:, 2:] for turn in table], axis=0)
-        for i, strategy in enumerate(strategies):
-            print(f"\n{strategy.stem}: {to_by_axis[i]:.3f} x by axis (aim: 0.6), "
-                  f"{to_predicted[i, 0]:.3f} x predicted (aim: 0.9 to 1.1), the least "
-                  f"{to_predicted[i, 1]:.3f}")
-        print(flush=True)
+            exchange_rounds(folder, strategies, deck, model, options)
 
 
 def profiled(folder, ranks, deck):

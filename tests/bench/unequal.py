@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Two emulated devices, the second with half the speed of the first: a step of bert, data parallel,
-with shares 2 : 1 written by hand beside one with equal shares. Prints both steps as simulated and in
-emulated time, their ratio, and the ratio that the devices' speeds allow. Asserts nothing. Seconds on
-two cores.
+"""Emulated devices of speeds 1 : 0.5 and 1 : 0.5 : 0.25: a step of bert as the search plans it, with
+unequal parts, beside dp with equal parts, and dp with parts in proportion to the speeds, written by
+hand. Prints the steps as simulated and in emulated time, their ratios to equal parts, and the ratio
+that the devices' speeds allow. Asserts nothing. Half a minute on two cores.
 
     python3 tests/bench/unequal.py [--dilation 400]
 """
@@ -16,41 +16,36 @@ import h5py
 
 from places import SOURCE, settings
 
-DEVICES = "[{flops: 15.7TFLOPS, memory_bandwidth: 900GB/s}, {flops: 7.85TFLOPS, memory_bandwidth: 450GB/s}]"
 SIZES = {"model.layers": 4, "model.hidden": 64, "model.heads": 4, "model.ffn": 256,
          "model.sequence": 64, "data.kind": "synthetic", "model.vocab": 256, "data.validation": "none",
-         "train.batch": 192, "train.steps": 4, "train.warmup_steps": 0,
-         "train.microbatches": 1, "cluster.mesh.gpus.size": 2, "cluster.devices": DEVICES,
+         "train.batch": 168, "train.steps": 4, "train.warmup_steps": 0,
          "cluster.emulate": "on", "cluster.profile": "none"}
 
 
-def hints(share):
+def hints(weights):
     """Returns hints: all operations by the batch, and the optimizer's state in the same shares."""
-    shares = "shares: {gpus: [[2, 1]]}\n" if share else ""
-    return (f"{shares}operations: [{{op: '*', rule: [batch{share}]}}]\n"
-            f"parameters: [{{name: '*', storage: [R], optimizer_state: [S(0){share}]}}]\n")
+    return (f"shares: {{gpus: [{weights}]}}\noperations: [{{op: '*', rule: [batch%1]}}]\n"
+            "parameters: [{name: '*', storage: [R], optimizer_state: [S(0)%1]}]\n")
 
 
-def step(folder, share, dilation):
-    """Returns (simulated, emulated) seconds of a step."""
-    file, out = pathlib.Path(folder, "hints.yaml"), pathlib.Path(folder, "run.h5")
-    file.write_text(hints(share), encoding="utf-8")
+def step(folder, speeds, how, dilation):
+    """Returns (simulated, emulated) seconds of a step. how: options of train."""
+    devices = ", ".join(f"{{flops: {15.7 * speed}TFLOPS, memory_bandwidth: {900 * speed}GB/s}}"
+                        for speed in speeds)
+    out = pathlib.Path(folder, "run.h5")
     script = f'source {SOURCE}/jobs/environment.sh && exec "$@"'
-    words = ["bash", "-c", script, "bash", "mpirun", "-n", "2", SOURCE / "build" / "hidup", "train",
-             SOURCE / "inputs" / "models" / "bert.yaml", "--cluster",
-             SOURCE / "inputs" / "clusters" / "v100-1x8.yaml", "--hints", file, "--out", out,
-             "--overwrite", *settings({**SIZES, "cluster.emulate_dilation": dilation})]
+    words = ["bash", "-c", script, "bash", "mpirun", "-n", len(speeds), SOURCE / "build" / "hidup",
+             "train", SOURCE / "inputs" / "models" / "bert.yaml", "--cluster",
+             SOURCE / "inputs" / "clusters" / "v100-1x8.yaml", *how, "--out", out, "--overwrite",
+             *settings({**SIZES, "cluster.mesh.gpus.size": len(speeds),
+                        "cluster.devices": f"[{devices}]", "cluster.emulate_dilation": dilation})]
     result = subprocess.run(list(map(str, words)), capture_output=True, text=True, check=False)
     if result.returncode != 0:
         raise RuntimeError(result.stderr)
     with h5py.File(out) as timings:
-        late = timings["/emulation/late_instructions"][1:].sum()
-        here = timings["/emulation/wall_s"][1:].mean() / dilation
-        simulated = timings["/strategy"].attrs["predicted_iteration_s"]
-        emulated = timings["/iterations/wall_s"][1:].mean()
-    print(f"shares {'2 : 1' if share else 'equal'}: simulated {1e3 * simulated:.4f} ms, emulated "
-          f"{1e3 * emulated:.4f} ms, wall / dilation {1e3 * here:.4f} ms, {late} late instruction(s)")
-    return simulated, emulated
+        return (timings["/strategy"].attrs["predicted_iteration_s"],
+                timings["/iterations/wall_s"][1:].mean(),
+                timings["/emulation/late_instructions"][1:].sum())
 
 
 def main():
@@ -58,10 +53,18 @@ def main():
     parser.add_argument("--dilation", type=float, default=400.0)
     dilation = parser.parse_args().dilation
     with tempfile.TemporaryDirectory() as folder:
-        equal = step(folder, "", dilation)
-        unequal = step(folder, "%1", dilation)
-    print(f"2 : 1 over equal: simulated {unequal[0] / equal[0]:.3f}, emulated "
-          f"{unequal[1] / equal[1]:.3f}; the devices' speeds allow {2 / 3:.3f}")
+        for speeds in ([1, 0.5], [1, 0.5, 0.25]):
+            file = pathlib.Path(folder, "hints.yaml")
+            file.write_text(hints([round(speed / speeds[-1]) for speed in speeds]), encoding="utf-8")
+            equal = None
+            for name, how in (("dp", ["--strategy", "dp"]), ("in proportion", ["--hints", file]),
+                              ("search", ["--strategy", "search"])):
+                simulated, emulated, late = step(folder, speeds, how, dilation)
+                equal = equal or emulated
+                print(f"{speeds} {name}: simulated {1e3 * simulated:.4f} ms, emulated "
+                      f"{1e3 * emulated:.4f} ms, {emulated / equal:.3f} of equal parts, {late} late "
+                      "instruction(s)", flush=True)
+            print(f"the devices' speeds allow {speeds[-1] * len(speeds) / sum(speeds):.3f}")
 
 
 if __name__ == "__main__":

@@ -85,6 +85,19 @@ class EmulationTest(EmulatedRun):
         with h5py.File(plain.path) as file:
             self.assertNotIn("emulation", file)
 
+    def test_slow_devices_get_small_parts(self):
+        """The search gives each of three devices its part of the batch: 4 / 7, 2 / 7 and 1 / 7."""
+        devices = ("cluster.devices=[{flops: 500MFLOPS}, {flops: 250MFLOPS}, {flops: 125MFLOPS}]",
+                   "train.batch=14", "train.microbatches=1", "cluster.mesh.ranks.bandwidth=5GB/s",
+                   "cluster.mesh.ranks.latency=1us")
+        equal = self.train(3, ["--strategy", "dp"], *devices, steps=STEPS)
+        found = self.train(3, ["--strategy", "search"], *devices, steps=STEPS)
+        numpy.testing.assert_allclose(found.loss, equal.loss, rtol=2e-5)
+        with h5py.File(found.path) as file:
+            self.assertIn("shares: {ranks: [[4, 2, 1]", file["strategy/text"].asstr()[()])
+        predicted = [self.assert_predicted(run.path, 3) for run in (equal, found)]
+        self.assertLess(predicted[1], 0.55 * predicted[0])
+
     def test_goes_on_from_a_checkpoint(self):
         self.run_train(2, "whole.h5")
         self.run_train(2, "run.h5", "train.checkpoint.every_steps=4", steps=4)

@@ -125,8 +125,8 @@ TEST_P(DeepStrategies, AreSimulatedByReducedGraphs) {
       strategy.microbatches = microbatches;
       StrategyParts same = parts_of(graph, reduced_graphs, strategy);
       const LoweringOptions lowering = simple_lowering();
-      const double seconds = simulated(parts, prices, lowering).iteration_s;
-      EXPECT_DOUBLE_EQ(seconds, simulated(same, prices, lowering).iteration_s);
+      const double seconds = simulated(parts, prices, prices.model(), lowering).iteration_s;
+      EXPECT_DOUBLE_EQ(seconds, simulated(same, prices, prices.model(), lowering).iteration_s);
       const Program program = lower(graph, strategy, lowering);
       const double whole = simulate(program, costs).iteration_s;
       EXPECT_NEAR(seconds, whole, 0.005 * whole) << microbatches;

@@ -70,13 +70,13 @@ StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& r
   return result;
 }
 
-Prediction simulated(StrategyParts& parts, const ReshardCosts& costs,
+Prediction simulated(StrategyParts& parts, const ReshardCosts& costs, const RankCosts& ranks,
                      const LoweringOptions& lowering, int64_t* bytes) {
   Prediction sum;
   double planned = 0.0;
   for (StrategyParts::Part& part : parts.parts) {
     const Program program = lower_by_costs(*part.graph, part.strategy, lowering, costs);
-    const Prediction one = simulate(program, costs.model());
+    const Prediction one = simulate(program, ranks);
     sum.iteration_s += part.weight * one.iteration_s;
     sum.busy.compute_s += part.weight * one.busy.compute_s;
     sum.busy.comm_s += part.weight * one.busy.comm_s;

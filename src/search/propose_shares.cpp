@@ -1,0 +1,201 @@
+// Proposes the fastest strategies with unequal parts, where ranks compute at different paces.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "graph/batch.h"
+#include "search/parallel.h"
+#include "search/proposal.h"
+#include "search/shares/measure_shares.h"
+
+namespace hidup {
+namespace {
+
+// The number of fastest strategies that get unequal parts, each with other numbers of microbatches
+// and groups: a microbatch of few sequences has few parts to give.
+constexpr size_t kTried = 2;
+// Weights with fewer parts for each rank are improved by as many simulations at most.
+constexpr int64_t kFine = 50;
+constexpr int kMostMoves = 6;
+// The sum of the weights of the state, and of computation where a microbatch has fewer sequences.
+constexpr int64_t kParts = 1000;
+
+// Weights by class, whose sum over the ranks is about `parts`.
+std::vector<int64_t> rounded(const std::vector<double>& shares, int64_t parts) {
+  std::vector<int64_t> weights;
+  for (const double share : shares) {
+    weights.push_back(std::max<int64_t>(1, std::llround(share * static_cast<double>(parts))));
+  }
+  return weights;
+}
+
+// Weights of a strategy along an axis, by class.
+struct Weights {
+  std::vector<int64_t> compute;
+  std::vector<int64_t> state;
+};
+
+class Unequal {
+ public:
+  Unequal(const SearchState& state, const Proposal& proposal, size_t axis)
+      : state_(state), proposal_(proposal), axis_(axis), classes_(pace_classes(state.mesh[axis])) {}
+
+  // Returns the proposal with the best weights found; none where nothing fits in memory.
+  std::optional<Proposal> best() const {
+    const std::optional<Ratios> ratios =
+        solve_ratios(measured_shares(proposal_.parts, axis_, classes_, state_.costs, state_.ranks,
+                                     state_.options.lowering, state_.options.memory_limit));
+    if (!ratios) {
+      return std::nullopt;
+    }
+    Weights best;
+    double least_s = std::numeric_limits<double>::infinity();
+    int64_t parts_of_best = 1;
+    for (const int64_t parts : numbers_of_parts()) {
+      // The program's messages hide or do not; simulated ones do so in part, and then shares in
+      // proportion to the paces may be faster.
+      for (const std::vector<double>& compute : {ratios->compute, in_proportion()}) {
+        Weights weights{.compute = rounded(compute, parts),
+                        .state = rounded(ratios->state, kParts)};
+        const double seconds = this->seconds(weights);
+        if (seconds < least_s) {
+          least_s = seconds;
+          best = std::move(weights);
+          parts_of_best = parts;
+        }
+      }
+    }
+    if (parts_of_best < kFine * state_.mesh[axis_].size) {
+      improve(best, least_s);
+    }
+    return with(best);
+  }
+
+ private:
+  // Returns a rank's share by class, in proportion to the paces.
+  std::vector<double> in_proportion() const {
+    double all = 0.0;
+    for (const PaceClass& each : classes_) {
+      all += each.pace * static_cast<double>(each.coordinates.size());
+    }
+    std::vector<double> shares;
+    for (const PaceClass& each : classes_) {
+      shares.push_back(each.pace / all);
+    }
+    return shares;
+  }
+
+  // Returns the numbers of parts that the weights of computation may divide: the sequences of a
+  // microbatch, and as many sequences at a time as the ranks along the other axes can share.
+  std::vector<int64_t> numbers_of_parts() const {
+    const Strategy& strategy = proposal_.parts.parts[0].strategy;
+    const int64_t passes = int64_t{strategy.microbatches} * strategy.accumulate;
+    const int64_t sequences = batch_of(state_.graph) / passes;
+    const int64_t ranks = state_.mesh[axis_].size;
+    const int64_t others = ranks_of(state_.mesh) / ranks;
+    if (sequences < 2 * ranks) {
+      return {kParts};
+    }
+    return others > 1 && sequences >= 2 * ranks * others
+               ? std::vector<int64_t>{sequences, sequences / others}
+               : std::vector<int64_t>{sequences};
+  }
+
+  // Moves single parts of computation between classes while that makes the step faster.
+  void improve(Weights& weights, double least_s) const {
+    int left = kMostMoves;
+    for (bool better = true; better && left > 0;) {
+      better = false;
+      for (size_t pair = 0; pair < classes_.size() * classes_.size() && left > 0; ++pair) {
+        Weights moved = weights;
+        if (!move(moved.compute, pair / classes_.size(), pair % classes_.size())) {
+          continue;
+        }
+        --left;
+        const double moved_s = seconds(moved);
+        if (moved_s < least_s) {
+          least_s = moved_s;
+          weights = std::move(moved);
+          better = true;
+        }
+      }
+    }
+  }
+
+  // Takes a part from each rank of a class for the ranks of another. Returns false where these have
+  // no part to give.
+  bool move(std::vector<int64_t>& weights, size_t from, size_t to) const {
+    const auto givers = static_cast<int64_t>(classes_[from].coordinates.size());
+    const auto takers = static_cast<int64_t>(classes_[to].coordinates.size());
+    const int64_t given = std::max<int64_t>(1, takers / givers);
+    if (from == to || weights[from] <= given) {
+      return false;
+    }
+    weights[from] -= given;
+    weights[to] += std::max<int64_t>(1, givers / takers);
+    return true;
+  }
+
+  Proposal with(const Weights& weights) const {
+    const Share compute = weights_of(classes_, reduced(weights.compute));
+    const Share of_state = weights_of(classes_, reduced(weights.state));
+    return with_change(proposal_, "shares", state_.graph,
+                       [=, axis = axis_](const Graph& graph, Strategy& strategy) {
+                         strategy =
+                             with_shares(graph, std::move(strategy), axis, compute, of_state);
+                         strategy.name = "search";
+                       });
+  }
+
+  static std::vector<int64_t> reduced(std::vector<int64_t> weights) {
+    const int64_t divisor = std::accumulate(weights.begin(), weights.end(), int64_t{0},
+                                            [](int64_t a, int64_t b) { return std::gcd(a, b); });
+    for (int64_t& weight : weights) {
+      weight /= divisor;
+    }
+    return weights;
+  }
+
+  double seconds(const Weights& weights) const {
+    Proposal changed = with(weights);
+    const ReshardCosts reshards(changed.parts.parts[0].strategy.mesh, state_.costs);
+    return simulated(changed.parts, reshards, state_.ranks, state_.options.lowering).iteration_s;
+  }
+
+  const SearchState& state_;
+  const Proposal& proposal_;
+  const size_t axis_;
+  const std::vector<PaceClass> classes_;
+};
+
+}  // namespace
+
+std::vector<Proposal> propose_shares(const SearchState& state) {
+  std::vector<Unequal> all;
+  for (size_t axis = 0; axis < state.mesh.size(); ++axis) {
+    std::set<std::pair<int, int>> tried;
+    for (const Simulated& fast : state.fastest) {
+      const Strategy& strategy = fast.proposal->parts.parts[0].strategy;
+      if (!pace_classes(state.mesh[axis]).empty() && tried.size() < kTried &&
+          tried.emplace(strategy.microbatches, strategy.accumulate).second) {
+        all.emplace_back(state, *fast.proposal, axis);
+      }
+    }
+  }
+  std::vector<std::optional<Proposal>> found(all.size());
+  in_parallel(all.size(), state.options.threads,
+              [&](size_t n) { in_time([&] { found[n] = all[n].best(); }); });
+  std::vector<Proposal> proposals;
+  for (std::optional<Proposal>& each : found) {
+    if (each) {
+      proposals.push_back(*std::move(each));
+    }
+  }
+  return proposals;
+}
+
+}  // namespace hidup

@@ -1,0 +1,24 @@
+// The linear program of shares (ratios.h) of a strategy, from the times of its programs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cost/rank_costs.h"
+#include "program/lower.h"
+#include "search/estimate/estimate.h"
+#include "search/shares/ratios.h"
+#include "search/shares/with_shares.h"
+
+namespace hidup {
+
+// Returns the strategy's program of shares along an axis with these classes. Its coefficients fit
+// the times of three programs: of equal parts, of unequal computation, and of unequal state. The
+// update does not overlap with its messages. `memory_limit`: bytes of a rank; 0: no limit.
+// Strategies of the parts have equal shares along the axis.
+RatioProgram measured_shares(const StrategyParts& parts, size_t axis,
+                             const std::vector<PaceClass>& classes, const CostModel& routes,
+                             const RankCosts& costs, const LoweringOptions& lowering,
+                             int64_t memory_limit);
+
+}  // namespace hidup

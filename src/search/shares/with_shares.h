@@ -1,0 +1,29 @@
+// Strategies whose parts along an axis follow shares.
+#pragma once
+
+#include <vector>
+
+#include "sharding/strategy.h"
+
+namespace hidup {
+
+// Ranks of an axis that compute at one pace.
+struct PaceClass {
+  double pace = 0.0;                 // Axis::paces
+  std::vector<int64_t> coordinates;  // on the axis, rising
+};
+
+// Returns the classes of the axis's ranks, the fastest first; none where all ranks are alike.
+std::vector<PaceClass> pace_classes(const Axis& axis);
+
+// Returns a weight for each rank of the axis, from one weight for each class.
+Share weights_of(const std::vector<PaceClass>& classes, const std::vector<int64_t>& by_class);
+
+// Returns the strategy with these weights along the axis. Rules that cut take the parts of
+// `compute`, and so do parameters that are stored as their first reader uses them. Other shards of
+// parameters, and of the optimizer's state, take those of `state`. Shares that the strategy has
+// along the axis stay. Equal weights make equal parts.
+Strategy with_shares(const Graph& graph, Strategy strategy, size_t axis, const Share& compute,
+                     const Share& state);
+
+}  // namespace hidup

@@ -1,0 +1,101 @@
+// Plans for ranks that compute at different paces.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "app/costs.h"
+#include "app/planning.h"
+#include "app/run_search.h"
+#include "sharding/read_strategy.h"
+
+namespace hidup {
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+PlanningInput read(Overrides overrides, const std::string& devices) {
+  overrides.insert(overrides.end(),
+                   {"cluster.profile=none", "data.kind=synthetic", "data.path=[]",
+                    "data.validation=none", "model.vocab=256", "cluster.devices=" + devices});
+  return read_planning_input(HIDUP_INPUTS "/models/bert.yaml",
+                             HIDUP_INPUTS "/clusters/v100-1x8.yaml", overrides, std::nullopt);
+}
+
+SearchOutcome found_for(const PlanningInput& input) {
+  SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
+  options.level = SearchLevel::fast;
+  options.microbatches = {1};
+  return search_for(input.deck, input.graph, input.mesh,
+                    costs_without_ranks(input.deck, input.mesh), options);
+}
+
+// Returns the time of a step over that of the best plan with equal parts.
+double over_equal_parts(PlanningInput input) {
+  const SearchOutcome unequal = found_for(input);
+  for (Axis& axis : input.mesh) {
+    axis.paces.clear();
+  }
+  return unequal.step.seconds() / found_for(input).step.seconds();
+}
+
+Overrides ranks(int number) {
+  return {"cluster.mesh.gpus.size=" + std::to_string(number), "train.batch=168"};
+}
+
+constexpr const char* kOne = "{flops: 15.7TFLOPS, memory_bandwidth: 900GB/s}";
+constexpr const char* kHalf = "{flops: 7.85TFLOPS, memory_bandwidth: 450GB/s}";
+constexpr const char* kQuarter = "{flops: 3.925TFLOPS, memory_bandwidth: 225GB/s}";
+
+// In proportion to their paces, ranks take 2 / 3 and 3 / 7 of the time of equal parts.
+TEST(Shares, FollowThePaces) {
+  EXPECT_LE(over_equal_parts(read(ranks(2), fmt::format("[{}, {}]", kOne, kHalf))), 0.70);
+  EXPECT_LE(over_equal_parts(read(ranks(3), fmt::format("[{}, {}, {}]", kOne, kHalf, kQuarter))),
+            0.46);
+}
+
+TEST(Shares, DoNotDependOnTheOrderOfDevices) {
+  const auto seconds = [](const std::string& devices) {
+    return found_for(read(ranks(3), devices)).step.seconds();
+  };
+  const double expected = seconds(fmt::format("[{}, {}, {}]", kOne, kHalf, kQuarter));
+  // Which rank has one element more of a tensor changes.
+  EXPECT_NEAR(seconds(fmt::format("[{}, {}, {}]", kHalf, kQuarter, kOne)), expected,
+              1e-6 * expected);
+}
+
+TEST(Shares, AreEqualWhereDevicesAreAlike) {
+  const auto plan = [](const std::string& devices) {
+    const PlanningInput input = read(ranks(2), devices);
+    return print_strategy(input.graph, found_for(input).step.strategy);
+  };
+  const std::string alike = plan(fmt::format("[{}, {}]", kOne, kOne));
+  EXPECT_EQ(alike, plan("[{count: 2, flops: 15.7TFLOPS, memory_bandwidth: 900GB/s}]"));
+  EXPECT_EQ(alike.find("shares"), std::string::npos);
+}
+
+// The ranks of an axis have a pace where the devices change along it: not along gpu here.
+TEST(Shares, AreOfTheAxisAlongWhichDevicesDiffer) {
+  const Overrides two_axes = {
+      "cluster.mesh=[{name: node, size: 4, bandwidth: 10Gbps, shared: 2}, {name: gpu, size: 2, "
+      "bandwidth: 130GB/s}]",
+      "train.batch=1024"};
+  const PlanningInput input =
+      read(two_axes, "[{count: 2, flops: 15.7TFLOPS}, {count: 6, flops: 9.3TFLOPS}]");
+  EXPECT_EQ(input.mesh[0].paces, (std::vector<double>{15.7e12, 9.3e12, 9.3e12, 9.3e12}));
+  EXPECT_TRUE(input.mesh[1].paces.empty());
+  const Strategy strategy = found_for(input).step.strategy;
+  ASSERT_FALSE(strategy.mesh[0].shares.empty());
+  const Share& weights = strategy.mesh[0].shares[0];
+  EXPECT_GT(weights[0], weights[1]);
+  EXPECT_EQ(weights[1], weights[3]);
+  EXPECT_LE(over_equal_parts(input), 0.92);  // by the paces 0.855
+  const std::string text = print_strategy(input.graph, strategy);
+  EXPECT_EQ(print_strategy(input.graph, parse_strategy(input.graph, input.mesh, text, "file")),
+            text);
+}
+
+}  // namespace
+}  // namespace hidup
