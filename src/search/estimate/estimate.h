@@ -31,8 +31,8 @@ StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& r
                           std::string_view name, const Mesh& mesh, int microbatches);
 
 // Returns the weighted sum over the parts, and sets their routes and algorithms (lower_by_costs()).
-// `ranks`: the costs of every rank; `costs`, by which routes are chosen, are of the strategies' mesh.
-// `bytes`: receives planned_bytes(), unless null. Prediction::instructions stays empty.
+// `ranks`: the costs of every rank; `costs`, by which routes are chosen, are of the strategies'
+// mesh. `bytes`: receives planned_bytes(), unless null. Prediction::instructions stays empty.
 Prediction simulated(StrategyParts& parts, const ReshardCosts& costs, const RankCosts& ranks,
                      const LoweringOptions& lowering, int64_t* bytes = nullptr);
 // Returns the bytes of the first rank, which has the largest shards.
