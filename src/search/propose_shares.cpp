@@ -24,12 +24,12 @@ constexpr int kMostMoves = 6;
 // The sum of the weights of the state, and of computation where a microbatch has fewer sequences.
 constexpr int64_t kParts = 1000;
 
-// Weights by class, whose sum over the ranks is about `parts`.
+// Returns weights by class, whose sum over the ranks is about `parts`.
 std::vector<int64_t> rounded(const std::vector<double>& shares, int64_t parts) {
-  std::vector<int64_t> weights;
-  for (const double share : shares) {
-    weights.push_back(std::max<int64_t>(1, std::llround(share * static_cast<double>(parts))));
-  }
+  std::vector<int64_t> weights(shares.size());
+  std::ranges::transform(shares, weights.begin(), [parts](double share) {
+    return std::max<int64_t>(1, std::llround(share * static_cast<double>(parts)));
+  });
   return weights;
 }
 

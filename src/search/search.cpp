@@ -403,7 +403,9 @@ class Search {
     } else if (outcome.timed_out) {  // the best plan may have no forecast
       outcome.objective_s = std::max(outcome.objective_s, taken_s);
     }
-    outcome.lower_bound_s = taken.proposal.in_bound ? lower_bound(state_.solutions) : 0.0;
+    // The problems are those of equal ranks.
+    const bool alike = std::ranges::all_of(state_.mesh, &std::vector<double>::empty, &Axis::paces);
+    outcome.lower_bound_s = taken.proposal.in_bound && alike ? lower_bound(state_.solutions) : 0.0;
     if (outcome.lower_bound_s > 0.0) {
       outcome.gap = outcome.objective_s / outcome.lower_bound_s - 1.0;
     }

@@ -72,9 +72,10 @@ struct SearchOutcome {
   // "search" unless it is a named one.
   Forecast step;
   // The least objective of all plans found. Where a time limit left that plan without a forecast,
-  // at least the objective of the strategy taken.
+  // at least the objective of the strategy taken. With Axis::paces: of equal ranks.
   double objective_s = 0.0;
-  // The lower bound of that objective; 0 where none holds, as for gradients sent at the end.
+  // The lower bound of that objective; 0 where none holds, as for gradients sent at the end and
+  // with Axis::paces.
   double lower_bound_s = 0.0;
   double gap = 0.0;                   // objective_s / lower_bound_s - 1
   bool timed_out = false;             // a time limit ended the search early

@@ -86,7 +86,9 @@ TEST(Shares, AreOfTheAxisAlongWhichDevicesDiffer) {
       read(two_axes, "[{count: 2, flops: 15.7TFLOPS}, {count: 6, flops: 9.3TFLOPS}]");
   EXPECT_EQ(input.mesh[0].paces, (std::vector<double>{15.7e12, 9.3e12, 9.3e12, 9.3e12}));
   EXPECT_TRUE(input.mesh[1].paces.empty());
-  const Strategy strategy = found_for(input).step.strategy;
+  const SearchOutcome found = found_for(input);
+  EXPECT_EQ(found.lower_bound_s, 0.0);  // the problems are of equal ranks
+  const Strategy& strategy = found.step.strategy;
   ASSERT_FALSE(strategy.mesh[0].shares.empty());
   const Share& weights = strategy.mesh[0].shares[0];
   EXPECT_GT(weights[0], weights[1]);

@@ -41,6 +41,7 @@ std::vector<PaceClass> pace_classes(const Axis& axis) {
     by_pace[axis.paces[coordinate]].push_back(static_cast<int64_t>(coordinate));
   }
   std::vector<PaceClass> classes;
+  classes.reserve(by_pace.size());
   for (auto& [pace, coordinates] : by_pace) {
     classes.push_back({pace, std::move(coordinates)});
   }
