@@ -57,6 +57,8 @@ struct SearchState {
 
   // Returns infinity where nothing was simulated.
   double fastest_s() const;
+  // Returns true where ranks differ along an axis: the problems are those of equal ranks then.
+  bool has_paces() const;
 };
 
 // A source of proposals: a row of proposers.cpp.

@@ -176,7 +176,7 @@ class Unequal {
 
 std::vector<Proposal> propose_shares(const SearchState& state) {
   std::vector<Unequal> all;
-  for (size_t axis = 0; axis < state.mesh.size(); ++axis) {
+  for (size_t axis = 0; state.has_paces() && axis < state.mesh.size(); ++axis) {
     std::set<std::pair<int, int>> tried;
     for (const Simulated& fast : state.fastest) {
       const Strategy& strategy = fast.proposal->parts.parts[0].strategy;

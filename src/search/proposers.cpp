@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <limits>
 #include <utility>
@@ -25,6 +26,11 @@ Proposal with_change(Proposal proposal, const char* by, const Graph& graph, cons
 
 double SearchState::fastest_s() const {
   return fastest.empty() ? std::numeric_limits<double>::infinity() : fastest[0].seconds;
+}
+
+bool SearchState::has_paces() const {
+  return !ranks.all_alike() &&
+         !std::ranges::all_of(mesh, &std::vector<double>::empty, &Axis::paces);
 }
 
 std::span<const Proposer> proposers() {

@@ -185,7 +185,9 @@ void ProblemSolver::solve(std::vector<Solution>& solutions) const {
     if (solutions[s].built) {
       DynamicResult& found = solutions[s].found;
       const double by_axes = found.lower_bound;
-      found = hidup::solve(solutions[s].built->problem, joint_effort());
+      DynamicOptions effort = joint_effort();
+      effort.fill = !solutions[s].memory_choices;  // what correct_estimate() corrects needs room
+      found = hidup::solve(solutions[s].built->problem, effort);
       found.lower_bound = std::max(found.lower_bound, by_axes);
       name_finder(found.plans, "joint problem");
     }
@@ -268,6 +270,8 @@ void ProblemSolver::correct_estimate(Solution& solution) const {
   const double limit = problem.memory_limit;
   const std::vector<uint64_t> signatures = signatures_of(problem);
   DynamicResult found = solution.found;
+  DynamicOptions effort = joint_effort();
+  effort.fill = false;
   for (int round = 0; round < kRounds && !found.plans.empty() && !deadline_.has_passed(); ++round) {
     const FoundPlan& best = found.plans[0];
     const auto reduced = reduced_graphs_of(graph_, signatures, best.plan.choices);
@@ -279,7 +283,7 @@ void ProblemSolver::correct_estimate(Solution& solution) const {
     }
     problem.memory_limit =
         std::min(kMargin * limit * best.cost.bytes / planned, kMargin * problem.memory_limit);
-    found = hidup::solve(problem, joint_effort());
+    found = hidup::solve(problem, effort);
     for (const FoundPlan& plan : found.plans) {
       add_if_it_fits(problem, plan.plan, solution.found);
     }

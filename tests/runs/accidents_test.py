@@ -161,7 +161,7 @@ class LostRanks(AccidentTest):
     def test_too_little_memory_to_start(self):
         launches = self.start_all({(ranks, kib): (None, self.limited(ranks, kib))
                                    for ranks in ("$OMPI_COMM_WORLD_RANK == 1", "true")
-                                   for kib in (100000, 300000, 550000)})
+                                   for kib in (120000, 300000, 550000)})
         for (ranks, kib), launch in launches.items():
             with self.subTest(ranks=ranks, kib=kib):
                 self.assert_one_error(launch.wait(harness.SOON), OUT_OF_MEMORY, "rank ", "of address space")

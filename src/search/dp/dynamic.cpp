@@ -94,7 +94,7 @@ class Solver {
       }
     }
     put_in_order(result_);
-    if (result_.memory_multiplier > 0.0 && !result_.plans.empty()) {
+    if (options_.fill && result_.memory_multiplier > 0.0 && !result_.plans.empty()) {
       add_if_it_fits(problem_, descended(problem_, result_.plans[0].plan, kEvaluations), result_);
       put_in_order(result_);
     }

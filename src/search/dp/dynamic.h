@@ -29,6 +29,8 @@ struct DynamicOptions {
   // Relaxation ends where the best plan is above the bound by at most this part. Smaller gaps are
   // below the errors of predictions; 0.001 and 0.02 find the same in the same time.
   double gap = 0.005;
+  // Where memory is short, fills what the best plan leaves of the limit (descended()).
+  bool fill = true;
   Deadline deadline = {};  // for everything but the first sweep
 };
 
