@@ -24,9 +24,10 @@ fi
 # Packages that are linked or included, with the libraries that they need, except those of every machine with
 # a compiler. Open MPI's network drivers are left out, since this is for one machine.
 wanted=(openmpi-bin libopenmpi-dev libhdf5-dev libyaml-cpp-dev libfmt-dev libcli11-dev
-        nlohmann-json3-dev libdnnl-dev libisal-dev libjemalloc-dev libgtest-dev libgmock-dev)
-ours='^(lib.*[0-9].*|openmpi-common|zlib1g|ocl-icd-libopencl1)$'
-not_ours='(-dev|-doc)$|^lib(c6|gcc|gomp|stdc|gfortran|quadmath|crypt1|perl|selinux|pam|db|llvm|curl[34]-)'
+        nlohmann-json3-dev libdnnl-dev libisal-dev libjemalloc-dev coinor-libclp-dev
+        coinor-libcoinutils-dev libgtest-dev libgmock-dev)
+ours='^((coinor-)?lib.*[0-9].*|openmpi-common|zlib1g|ocl-icd-libopencl1)$'
+not_ours='(-dev|-doc)$|^lib(c6|gcc|gomp|stdc|crypt1|perl|selinux|pam|db|llvm|curl[34]-)'
 packages=()
 pending=("${wanted[@]}")
 while [[ ${#pending[@]} -gt 0 ]]; do
@@ -51,6 +52,10 @@ if [[ -d $prefix/lib ]]; then
 fi
 
 libraries=$prefix/usr/lib/x86_64-linux-gnu
+# Debian creates these names during the installation.
+for name in blas lapack; do
+  ln -sf "$name/lib$name.so.3" "$libraries/lib$name.so.3"
+done
 rm -rf "$prefix"/usr/{src,share/{doc,man,lintian,bug,info,locale,java}} "$libraries"/{fortran,ucx,libibverbs,rsocket,sasl2,engines-3}
 rm -f "$prefix"/usr/bin/{osh*,shmem*,mpif*,*java*,orte-*,ompi-*}
 rm -f "$libraries"/openmpi/lib/openmpi3/mca_*{ofi,openib,psm,psm2,ucx,usnic,oshmem,spml}*
@@ -59,7 +64,7 @@ find "$prefix" -name '*.a' ! -name 'libgtest*.a' ! -name 'libgmock*.a' -delete
 # Libraries for other languages and for networks are removed, because no remaining file needs them.
 mapfile -t pending < <(find "$prefix/usr/bin" -type f
                        find "$libraries" -mindepth 2 -type f -name '*.so*'
-                       realpath "$libraries"/lib{mpi,hdf5_serial,yaml-cpp,fmt,dnnl,isal,jemalloc}.so.[0-9]*)
+                       realpath "$libraries"/lib{mpi,hdf5_serial,yaml-cpp,fmt,dnnl,isal,jemalloc,Clp}.so.[0-9]*)
 declare -A kept=()
 while [[ ${#pending[@]} -gt 0 ]]; do
   for file in "${pending[@]}"; do
