@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "core/file.h"
 #include "cost/changed_links.h"
 #include "cost/roofline.h"
 #include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 
@@ -17,11 +20,17 @@ namespace {
 
 // Returns the first missing key for predictions without a profile; empty where the deck has all.
 std::string missing_rate(const Deck& deck, const Mesh& mesh) {
-  if (!deck.cluster->device_flops && deck.cluster->devices.empty()) {
+  const ClusterDeck& cluster = *deck.cluster;
+  for (size_t item = 0; item < cluster.devices.size() && !cluster.device_flops; ++item) {
+    if (!cluster.devices[item].flops) {
+      return fmt::format("cluster.devices[{}].flops", item);
+    }
+  }
+  if (!cluster.device_flops && cluster.devices.empty()) {
     return "cluster.device.flops";
   }
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    if (mesh[axis].size > 1 && !deck.cluster->mesh[axis].bandwidth) {
+    if (mesh[axis].size > 1 && !cluster.mesh[axis].bandwidth) {
       return fmt::format("cluster.mesh[{}].bandwidth", axis);
     }
   }
@@ -31,42 +40,43 @@ std::string missing_rate(const Deck& deck, const Mesh& mesh) {
 // The compute and memory rates of a rank.
 struct Pace {
   double flops;
+  double flops_16bit;
   double memory_bandwidth;
 
   bool operator==(const Pace&) const = default;
 };
 
-Pace pace_of(double flops, const std::optional<double>& memory_bandwidth) {
+Pace pace_of(double flops, const std::optional<double>& flops_16bit,
+             const std::optional<double>& memory_bandwidth) {
   constexpr double kFlopsPerByte = 16.0;
-  return {flops, memory_bandwidth.value_or(flops / kFlopsPerByte)};
+  return {flops, flops_16bit.value_or(flops), memory_bandwidth.value_or(flops / kFlopsPerByte)};
 }
 
-// Returns the pace of cluster.device, or the least of cluster.devices.
+// Returns the pace of every class of devices. The deck has all rates.
+std::vector<Pace> paces_of(const ClusterDeck& cluster) {
+  std::vector<Pace> paces;
+  for (const DeviceClass& device : device_classes(cluster)) {
+    paces.push_back(pace_of(*device.flops, device.flops_16bit, device.memory_bandwidth));
+  }
+  return paces;
+}
+
 Pace slowest_pace(const ClusterDeck& cluster) {
-  if (cluster.devices.empty()) {
-    return pace_of(*cluster.device_flops, cluster.memory_bandwidth);
-  }
-  Pace slowest = pace_of(cluster.devices[0].flops, cluster.devices[0].memory_bandwidth);
-  for (const DeviceClass& device : cluster.devices) {
-    const Pace pace = pace_of(device.flops, device.memory_bandwidth);
-    slowest = {std::min(slowest.flops, pace.flops),
-               std::min(slowest.memory_bandwidth, pace.memory_bandwidth)};
-  }
-  return slowest;
+  const std::vector<Pace> paces = paces_of(cluster);
+  const auto least = [&](double Pace::*rate) { return std::ranges::min(paces, {}, rate).*rate; };
+  return {least(&Pace::flops), least(&Pace::flops_16bit), least(&Pace::memory_bandwidth)};
 }
 
-// Returns the mean pace of all ranks of cluster.devices.
-Pace mean_pace(const ClusterDeck& cluster) {
+Pace mean_pace(const ClusterDeck& cluster, int64_t ranks) {
+  const std::vector<Pace> paces = paces_of(cluster);
   Pace sum{};
-  double ranks = 0.0;
-  for (const DeviceClass& device : cluster.devices) {
-    const Pace pace = pace_of(device.flops, device.memory_bandwidth);
-    const auto count = static_cast<double>(device.count);
-    sum.flops += count * pace.flops;
-    sum.memory_bandwidth += count * pace.memory_bandwidth;
-    ranks += count;
+  for (const size_t item : classes_of_ranks(cluster, ranks)) {
+    sum.flops += paces[item].flops;
+    sum.flops_16bit += paces[item].flops_16bit;
+    sum.memory_bandwidth += paces[item].memory_bandwidth;
   }
-  return {sum.flops / ranks, sum.memory_bandwidth / ranks};
+  const auto all = static_cast<double>(ranks);
+  return {sum.flops / all, sum.flops_16bit / all, sum.memory_bandwidth / all};
 }
 
 // Returns true for costs that do not come from the deck's rates.
@@ -106,10 +116,9 @@ bool has_nccl(const Deck& deck) {
 // Returns a profile with the deck's noise, which is the same for every pace.
 Profile profile_of_rates(const Deck& deck, const Mesh& mesh, const Pace& pace) {
   const ClusterDeck& cluster = *deck.cluster;
-  MachineRates rates{
-      .flops = pace.flops,
-      .flops_16bit = cluster.devices.empty() ? cluster.flops_16bit.value_or(0.0) : 0.0,
-      .memory_bandwidth = pace.memory_bandwidth};
+  MachineRates rates{.flops = pace.flops,
+                     .flops_16bit = pace.flops_16bit == pace.flops ? 0.0 : pace.flops_16bit,
+                     .memory_bandwidth = pace.memory_bandwidth};
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     if (std::vector<ShareOfRate> shares = shares_of(cluster.efficiency, dtype); !shares.empty()) {
       rates.efficiency[dtype] = std::move(shares);
@@ -149,18 +158,21 @@ std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
   return costs;
 }
 
-double rated_flops(const Deck& deck, int64_t ranks) {
-  const ClusterDeck& cluster = *deck.cluster;
-  double all = 0.0;
-  for (const DeviceClass& device : cluster.devices) {
-    all += static_cast<double>(device.count) * device.flops;
-  }
-  if (!cluster.devices.empty()) {
-    return all;
-  }
-  const double one = cluster.device_flops.value_or(0.0);
+std::vector<double> rated_flops_of_ranks(const Deck& deck, int64_t ranks) {
   const bool in_16_bits = deck.model->precision != "fp32";
-  return static_cast<double>(ranks) * (in_16_bits ? cluster.flops_16bit.value_or(one) : one);
+  const std::vector<DeviceClass> devices = device_classes(*deck.cluster);
+  std::vector<double> flops;
+  for (const size_t item : classes_of_ranks(*deck.cluster, ranks)) {
+    const DeviceClass& device = devices[item];
+    flops.push_back(in_16_bits && device.flops_16bit ? *device.flops_16bit
+                                                     : device.flops.value_or(0.0));
+  }
+  return flops;
+}
+
+double rated_flops(const Deck& deck, int64_t ranks) {
+  const std::vector<double> flops = rated_flops_of_ranks(deck, ranks);
+  return std::reduce(flops.begin(), flops.end());
 }
 
 std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, const Mesh& mesh,
@@ -196,16 +208,15 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
   if (deck.cluster->devices.empty() || is_measured(costs)) {
     return CostModel(costs);
   }
-  std::vector<Pace> paces;
+  const std::vector<Pace> of_items = paces_of(*deck.cluster);
+  std::vector<Pace> paces;  // in the order of ranks, each once
   std::vector<size_t> class_of_rank;
-  for (const DeviceClass& device : deck.cluster->devices) {
-    const Pace pace = pace_of(device.flops, device.memory_bandwidth);
-    const auto known = std::ranges::find(paces, pace);
-    const auto number = static_cast<size_t>(known - paces.begin());
+  for (const size_t item : classes_of_ranks(*deck.cluster, ranks_of(mesh))) {
+    const auto known = std::ranges::find(paces, of_items[item]);
+    class_of_rank.push_back(static_cast<size_t>(known - paces.begin()));
     if (known == paces.end()) {
-      paces.push_back(pace);
+      paces.push_back(of_items[item]);
     }
-    class_of_rank.insert(class_of_rank.end(), static_cast<size_t>(device.count), number);
   }
   if (paces.size() == 1) {
     return CostModel(costs);
@@ -216,8 +227,9 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
     Profile of_class = profile_of_rates(deck, mesh, pace);
     of_class.rings_use_all_links = costs.rings_use_all_links;
     classes.emplace_back(of_class);
-    names.push_back(fmt::format("{:.4g} TFLOPS and {:.4g} GB/s", pace.flops * 1e-12,
-                                pace.memory_bandwidth * 1e-9));
+    const double flops = deck.model->precision == "fp32" ? pace.flops : pace.flops_16bit;
+    names.push_back(
+        fmt::format("{:.4g} TFLOPS and {:.4g} GB/s", flops * 1e-12, pace.memory_bandwidth * 1e-9));
   }
   return {std::move(classes), std::move(class_of_rank), std::move(names), CostModel(costs)};
 }
@@ -227,7 +239,7 @@ Profile balanced_costs(const Deck& deck, const Mesh& mesh, const Profile& costs)
   if (alike || is_measured(costs)) {
     return costs;
   }
-  Profile balanced = profile_of_rates(deck, mesh, mean_pace(*deck.cluster));
+  Profile balanced = profile_of_rates(deck, mesh, mean_pace(*deck.cluster, ranks_of(mesh)));
   balanced.rings_use_all_links = costs.rings_use_all_links;
   return balanced;
 }

@@ -22,7 +22,9 @@ std::string read_profile_file(const std::string& path);
 std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
                                 const std::optional<Profile>& measured);
 
-// Returns the rated flop/s of `ranks` ranks together for products of model.precision; 0: unknown.
+// Return the rated flop/s of each rank, and of all together, for products of model.precision; 0:
+// unknown.
+std::vector<double> rated_flops_of_ranks(const Deck& deck, int64_t ranks);
 double rated_flops(const Deck& deck, int64_t ranks);
 
 // Returns `costs`, which costs_of() gave, for another number of ranks along each axis, as in

@@ -1,10 +1,15 @@
 #include "app/inputs.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "app/planning.h"
 #include "app/pretrained.h"
 #include "comm/collective.h"
 #include "core/log.h"
+#include "core/text.h"
 #include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 #include "deck/train_deck.h"
 #include "train/persistent.h"
 #include "train/schedule.h"
@@ -18,7 +23,8 @@ std::string text_of_first(Communicator& world, const std::function<std::string()
 }
 
 Decks load_decks(const std::string& model, const std::string& cluster,
-                 const std::vector<std::string>& overrides, Communicator& world) {
+                 const std::vector<std::string>& overrides, Communicator& world,
+                 const std::string& host) {
   Decks decks;
   collectively(world, [&] {
     if (world.rank() == 0) {
@@ -34,6 +40,15 @@ Decks load_decks(const std::string& model, const std::string& cluster,
   collectively(world, [&] {
     decks.deck = parse_decks(model.empty() ? nullptr : &decks.model,
                              cluster.empty() ? nullptr : &decks.cluster, overrides, world.size());
+  });
+  const std::string hosts = fmt::format("{}", fmt::join(gather_texts(world, host), "\n"));
+  const std::string all_hosts = world.broadcast(hosts);
+  collectively(world, [&] {
+    std::vector<std::string> host_of_rank;
+    for (const std::string_view each : split(all_hosts, '\n')) {
+      host_of_rank.emplace_back(each);
+    }
+    decks.deck = with_hosts(std::move(decks.deck), host_of_rank);
   });
   decks.graph = text_of_first(world, [&] { return graph_text(decks.deck); });
   return decks;
@@ -73,7 +88,7 @@ void check_checkpoint(const RunFiles& files, const Decks& decks, const Dataset& 
 
 Inputs read_inputs(const InputOptions& options, MpiSession& mpi) {
   Communicator& world = mpi.world();
-  Decks decks = load_decks(options.deck, options.cluster, options.overrides, world);
+  Decks decks = load_decks(options.deck, options.cluster, options.overrides, world, mpi.host());
   const Deck& deck = decks.deck;
   Mesh mesh;
   RunFileOptions file_options = options.files;

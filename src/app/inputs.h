@@ -26,9 +26,10 @@ struct Decks {
   Deck deck;
 };
 // Reads the files on rank 0 and parses the same text on all ranks. parse_decks() defines the
-// meaning of empty paths.
+// meaning of empty paths. `host`: of this rank; cluster.devices may name it.
 Decks load_decks(const std::string& model, const std::string& cluster,
-                 const std::vector<std::string>& overrides, Communicator& world);
+                 const std::vector<std::string>& overrides, Communicator& world,
+                 const std::string& host);
 
 // The inputs that the command line names.
 struct InputOptions {

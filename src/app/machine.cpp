@@ -16,6 +16,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 #include "kernels/arithmetic.h"
 #include "kernels/products.h"
 
@@ -55,8 +56,10 @@ int compute_threads(const Deck& deck, Communicator& world, const std::string& ho
   const int share = std::max(1, static_cast<int>(share_of_cores(world, host)));
   const char* wanted = std::getenv("OMP_NUM_THREADS");
   int threads = share;
-  if (deck.cluster->device_threads) {
-    threads = static_cast<int>(*deck.cluster->device_threads);
+  const std::optional<int64_t> of_deck =
+      device_of_rank(*deck.cluster, world.rank(), world.size()).threads;
+  if (of_deck) {
+    threads = static_cast<int>(*of_deck);
   } else if (wanted != nullptr && std::atoi(wanted) > 0) {
     threads = std::atoi(wanted);
   }
@@ -81,8 +84,9 @@ DeviceOptions own_device(MpiSession& mpi) {
 DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   DeviceOptions options = own_device(mpi);
   // The deck describes the emulated device; CPUs compute.
-  options.kind = deck.cluster->emulates() ? "cpu" : deck.cluster->device_kind;
-  options.memory = deck.cluster->device_memory.value_or(0);
+  const DeviceClass device = device_of_rank(*deck.cluster, mpi.world().rank(), mpi.world().size());
+  options.kind = deck.cluster->emulates() ? "cpu" : device.kind;
+  options.memory = device.memory.value_or(0);
   return options;
 }
 

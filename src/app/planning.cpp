@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "app/costs.h"
 #include "app/pipeline_report.h"
 #include "core/check.h"
 #include "core/file.h"
@@ -169,12 +170,9 @@ void check_patterns(const Deck& deck, const Graph& graph) {
 }
 
 // Sets Axis::paces by cluster.devices.
-Mesh with_paces(const ClusterDeck& cluster, Mesh mesh) {
-  std::vector<double> flops;  // of every rank
-  for (const DeviceClass& device : cluster.devices) {
-    flops.insert(flops.end(), static_cast<size_t>(device.count), device.flops);
-  }
-  for (size_t axis = 0; axis < mesh.size() && !flops.empty(); ++axis) {
+Mesh with_paces(const Deck& deck, Mesh mesh) {
+  const std::vector<double> flops = rated_flops_of_ranks(deck, ranks_of(mesh));
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
     std::vector<double> paces(static_cast<size_t>(mesh[axis].size),
                               std::numeric_limits<double>::infinity());
     for (size_t rank = 0; rank < flops.size(); ++rank) {
@@ -255,7 +253,7 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
   if (rated) {
     std::ranges::sort(mesh, {}, pace);
   }
-  return with_paces(*deck.cluster, std::move(mesh));
+  return with_paces(deck, std::move(mesh));
 }
 
 namespace {

@@ -111,7 +111,7 @@ class Inspection {
 
   void read_decks() {
     read_ = attempt([&] {
-      decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_);
+      decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_, mpi_.host());
       found_.deck = decks_.deck;
     });
     found_.has_cluster = read_ && !options_.cluster.empty();

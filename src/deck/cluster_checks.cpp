@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "deck/checks.h"
 #include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 
 namespace hidup {
 namespace {
@@ -83,12 +84,6 @@ void check_axis_sizes(const std::vector<MeshAxis>& mesh, const DeckChecks& check
   }
 }
 
-// A problem of a key's value, with its message.
-struct Misfit {
-  std::string key;
-  std::string message;
-};
-
 std::vector<Misfit> misfits(const ClusterDeck& cluster, const std::vector<int64_t>& sizes) {
   std::vector<Misfit> found;
   int64_t ranks = 1;
@@ -112,18 +107,12 @@ std::vector<Misfit> misfits(const ClusterDeck& cluster, const std::vector<int64_
                                         key, per_host, cluster.mesh[i].name, sizes[i], sizes[i])});
     }
   }
-  int64_t devices = 0;
-  std::vector<int64_t> counts;
-  for (const DeviceClass& device : cluster.devices) {
-    counts.push_back(device.count);
-    devices += device.count;
-  }
-  if (!counts.empty() && devices != ranks) {
-    found.push_back({"cluster.devices",
-                     fmt::format("cluster.devices: {} = {} device(s), but there are {} rank(s)",
-                                 fmt::join(counts, " + "), devices, ranks)});
-  }
   return found;
+}
+
+// Returns true where only a run can tell which ranks an item means.
+bool needs_hosts(const DeviceClass& device) {
+  return device.host != "auto" && !device.count;
 }
 
 void check_ranks_of_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
@@ -139,7 +128,14 @@ void check_ranks_of_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
   if (ranks > static_cast<double>(kMaxRanks)) {
     return;
   }
-  for (const Misfit& misfit : misfits(cluster, sizes)) {
+  std::vector<Misfit> found = misfits(cluster, sizes);
+  if (usable(checks, "cluster.devices") && std::ranges::none_of(cluster.devices, needs_hosts)) {
+    const DividedRanks divided = divide_ranks(cluster, static_cast<int64_t>(ranks));
+    if (divided.misfit) {
+      found.push_back(*divided.misfit);
+    }
+  }
+  for (const Misfit& misfit : found) {
     if (checks.usable(misfit.key)) {
       checks.report(misfit.key, misfit.message);
     }
@@ -256,6 +252,22 @@ void check_emulation(const ClusterDeck& cluster, const DeckChecks& checks) {
   }
 }
 
+void check_devices(const ClusterDeck& cluster, const DeckChecks& checks) {
+  for (size_t i = 0; i < cluster.devices.size(); ++i) {
+    const DeviceClass& device = cluster.devices[i];
+    const std::string key = fmt::format("cluster.devices[{}].ranks", i);
+    if (device.ranks != "auto" && checks.usable(key)) {
+      if (!parse_ranks(device.ranks)) {
+        checks.report(key, fmt::format("{}: expected ranks such as 0-7, or '0-7, 12', found {}",
+                                       key, shown(device.ranks)));
+      } else if (device.host != "auto" || device.count) {
+        checks.report(key, fmt::format("{} says which ranks are meant: remove {}", key,
+                                       device.count ? "count" : "host"));
+      }
+    }
+  }
+}
+
 void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
   if (!usable(checks, "cluster.mesh")) {
     return;
@@ -277,6 +289,9 @@ void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
 void check_cluster(const ClusterDeck& cluster, const DeckChecks& checks) {
   check_mesh(cluster, checks);
   check_emulation(cluster, checks);
+  if (usable(checks, "cluster.devices")) {
+    check_devices(cluster, checks);
+  }
   if (usable(checks, "cluster.device.efficiency")) {
     check_efficiency(cluster.efficiency, checks);
   }
@@ -308,6 +323,9 @@ std::vector<int64_t> check_ranks(const Deck& deck, int64_t ranks) {
   }
   for (const Misfit& misfit : misfits(*deck.cluster, sizes)) {
     fail_at(deck, misfit.key, misfit.message);
+  }
+  if (const DividedRanks divided = divide_ranks(*deck.cluster, ranks); divided.misfit) {
+    fail_at(deck, divided.misfit->key, divided.misfit->message);
   }
   return sizes;
 }

@@ -33,11 +33,17 @@ struct ProductEfficiency {
   double share = 1.0;
 };
 
-// Ranks that compute at the same rates.
+// Ranks with equal devices. A key that is none has the value of cluster.device.
 struct DeviceClass {
-  int64_t count = 1;                       // ranks
-  double flops = 0.0;                      // flop/s
-  std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16
+  std::string ranks = "auto";    // "0-7, 12"; auto: by host or count
+  std::string host = "auto";     // name of the ranks' host, or a pattern; auto: any
+  std::optional<int64_t> count;  // ranks; none: 1, or all of `ranks` or `host`
+  std::string kind = "auto";     // auto, cpu, cuda
+  std::optional<int64_t> threads;
+  std::optional<int64_t> memory;           // bytes
+  std::optional<double> flops;             // flop/s
+  std::optional<double> flops_16bit;       // flop/s of bf16 and fp16; none: flops, if given
+  std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16, if given
 };
 
 struct ClusterDeck {
@@ -64,7 +70,7 @@ struct ClusterDeck {
   std::string cost_model;                  // measured, published
   std::string emulate;                     // on, off
   double emulate_dilation = 1.0;           // wall time over emulated time
-  std::vector<DeviceClass> devices;        // in the order of ranks; empty: all have the same rates
+  std::vector<DeviceClass> devices;        // empty: all ranks have cluster.device
 
   // Returns true if times are those of this cluster, while CPU ranks of another machine compute.
   bool emulates() const { return emulate == "on"; }

@@ -214,27 +214,63 @@ std::vector<Key> cluster_keys() {
          return &d.cluster->mesh[i.outer].bandwidth_trace[i.inner].bandwidth;
        }},
       {.name = "cluster.devices",
-       .doc = "Ranks that compute at different rates: the first `count` ranks are as the first "
-              "item says, the next as the second, and so on; the counts add up to the number of "
-              "ranks. Predictions without a profile and `cluster.emulate` use them instead of "
-              "`cluster.device.flops`, `flops_16bit` and `memory_bandwidth`. The search gives "
-              "the ranks of an axis unequal parts where devices differ along it and that is "
-              "faster; the predicted time is that of all ranks. []: all ranks are as "
-              "`cluster.device`.",
+       .doc =
+           "Classes of ranks with unequal devices. Each item says which ranks it means: `ranks`, "
+           "or all ranks on a `host`, or the next `count` ranks that no other item names; every "
+           "rank is in one class. A key that an item lacks has the value of `cluster.device`. "
+           "Without a profile, predictions and `cluster.emulate` use these rates; with one, the "
+           "profile has the times of every class. The search gives the ranks of an axis unequal "
+           "parts where devices differ along it and that is faster or saves memory. []: all "
+           "ranks are as `cluster.device`.",
        .fallback = "[]",
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->devices; }},
+      {.name = "cluster.devices[].ranks",
+       .doc = "Ranks of this class: `0-7`, or several of these: `'0-7, 12'`. auto: by `host` or "
+              "`count`.",
+       .fallback = "auto",
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].ranks; }},
+      {.name = "cluster.devices[].host",
+       .doc = "The host of the ranks of this class, or a pattern of hosts: `gpu-*`. Commands that "
+              "run without ranks know no hosts, and take the next `count` ranks. auto: any.",
+       .fallback = "auto",
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].host; }},
       {.name = "cluster.devices[].count",
-       .doc = "Ranks of this kind.",
-       .fallback = "1",
+       .doc = "Ranks of this class. auto: as many as `ranks` or `host` has; 1 without these.",
+       .fallback = "auto",
        .range = {1, 1000000},
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].count; }},
+      {.name = "cluster.devices[].kind",
+       .doc = "As `cluster.device.kind`, which is auto.",
+       .fallback = "auto",
+       .choices = {"auto", "cpu", "cuda"},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].kind; }},
+      {.name = "cluster.devices[].threads",
+       .doc = "As `cluster.device.threads`, which is auto.",
+       .fallback = "auto",
+       .range = {1, 4096},
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].threads; }},
+      {.name = "cluster.devices[].memory",
+       .doc = "As `cluster.device.memory`, which is auto.",
+       .fallback = "auto",
+       .range = {kMiB, kPiB},
+       .unit = Unit::bytes,
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].memory; }},
       {.name = "cluster.devices[].flops",
-       .doc = "As `cluster.device.flops`, but for the format that `model.precision` names.",
+       .doc = "As `cluster.device.flops`, which is auto.",
+       .fallback = "auto",
        .range = kFlopRates,
        .unit = Unit::flops,
        .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].flops; }},
+      {.name = "cluster.devices[].flops_16bit",
+       .doc = "As `cluster.device.flops_16bit`. auto: the item's `flops`; that of `cluster.device` "
+              "where the item has none.",
+       .fallback = "auto",
+       .range = kFlopRates,
+       .unit = Unit::flops,
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].flops_16bit; }},
       {.name = "cluster.devices[].memory_bandwidth",
-       .doc = "As `cluster.device.memory_bandwidth`; auto: a byte for every 16 of these flops.",
+       .doc = "As `cluster.device.memory_bandwidth`. auto: a byte for every 16 of the item's "
+              "`flops`; that of `cluster.device` where the item has none.",
        .fallback = "auto",
        .range = kMemoryBandwidths,
        .unit = Unit::bandwidth,

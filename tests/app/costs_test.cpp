@@ -221,6 +221,19 @@ TEST(Costs, AreOfTheLeastRates) {
             print_profile(roofline_profile(kMesh, least)));
 }
 
+TEST(Costs, OfDevicesRestOnTheRateOfEach) {
+  Deck deck = deck_with_devices();
+  deck.cluster->devices[1].flops.reset();
+  EXPECT_EQ(costs_of(deck, kMesh, std::nullopt), std::nullopt);
+  EXPECT_THROW(costs_without_ranks(deck, kMesh), Error);
+  deck.cluster->device_flops = 3.2e11;
+  EXPECT_EQ(print_profile(costs_of(deck, kMesh, std::nullopt).value()),
+            print_profile(costs_of(deck_with_devices(), kMesh, std::nullopt).value()));
+  deck.model->precision = "bf16";
+  deck.cluster->devices[0].flops_16bit = 4e12;
+  EXPECT_EQ(rated_flops(deck, 8), 5 * 4e12 + 2 * 3.2e11 + 1.6e12);
+}
+
 TEST(Costs, AreBalancedByTheMeanRatesWherePacesDiffer) {
   const Deck deck = deck_with_devices();
   const Profile least = costs_of(deck, kMesh, std::nullopt).value();

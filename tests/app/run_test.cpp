@@ -51,7 +51,7 @@ TEST(LoadDecks, AllRanksHaveWhatTheFirstOneReads) {
     // Only rank 0 has the files, as on hosts without a common file system.
     const std::string nowhere = world.rank() == 0 ? "" : "/nowhere";
     const Decks loaded =
-        load_decks(nowhere + decks.model, nowhere + decks.cluster, {"train.seed=7"}, world);
+        load_decks(nowhere + decks.model, nowhere + decks.cluster, {"train.seed=7"}, world, "vm");
     EXPECT_EQ(loaded.deck.model->hidden, 32);
     EXPECT_EQ(loaded.deck.cluster->mesh.at(0).bandwidth, 1e9);
     EXPECT_EQ(loaded.deck.train->seed, 7);
@@ -62,11 +62,12 @@ TEST(LoadDecks, AllRanksHaveWhatTheFirstOneReads) {
 TEST(LoadDecks, AllRanksFailTogether) {
   const SmallDecks decks;
   const std::string missing = decks.folder / "none.yaml";
-  EXPECT_THAT(
-      failure_of_ranks([&](Communicator& world) { load_decks(missing, decks.cluster, {}, world); }),
-      Pair(ExitCode::file, HasSubstr(missing)));
   EXPECT_THAT(failure_of_ranks([&](Communicator& world) {
-                load_decks(decks.model, decks.cluster, {"model.layer=1"}, world);
+                load_decks(missing, decks.cluster, {}, world, "vm");
+              }),
+              Pair(ExitCode::file, HasSubstr(missing)));
+  EXPECT_THAT(failure_of_ranks([&](Communicator& world) {
+                load_decks(decks.model, decks.cluster, {"model.layer=1"}, world, "vm");
               }),
               Pair(ExitCode::usage, HasSubstr("did you mean model.layers?")));
 }

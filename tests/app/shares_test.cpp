@@ -76,6 +76,21 @@ TEST(Shares, AreEqualWhereDevicesAreAlike) {
   EXPECT_EQ(alike.find("shares"), std::string::npos);
 }
 
+TEST(Shares, AreThoseOfTheClassesHoweverTheyAreWritten) {
+  const auto plan = [](const std::string& devices) {
+    const PlanningInput input = read(ranks(4), devices);
+    return print_strategy(input.graph, found_for(input).step.strategy);
+  };
+  const std::string one = "flops: 15.7TFLOPS, memory_bandwidth: 900GB/s}";
+  const std::string half = "flops: 7.85TFLOPS, memory_bandwidth: 450GB/s}";
+  const std::string by_count = plan("[{count: 2, " + one + ", {count: 2, " + half + "]");
+  EXPECT_NE(by_count.find("shares"), std::string::npos);
+  EXPECT_EQ(plan("[{ranks: 2-3, " + half + ", {ranks: 0-1, " + one + "]"), by_count);
+  EXPECT_EQ(plan("[{host: a, count: 2, " + one + ", {ranks: '3, 2', " + half + "]"), by_count);
+  EXPECT_EQ(plan("[{count: 1, " + one + ", {ranks: 1, " + one + ", {count: 2, " + half + "]"),
+            by_count);
+}
+
 // The ranks of an axis have a pace where the devices change along it: not along gpu here.
 TEST(Shares, AreOfTheAxisAlongWhichDevicesDiffer) {
   const Overrides two_axes = {

@@ -56,7 +56,7 @@ TEST(Emulation, ReadsDevicesAndLinks) {
   EXPECT_EQ(deck.cluster->devices[0].count, 6);
   EXPECT_EQ(deck.cluster->devices[0].flops, 1e12);
   EXPECT_EQ(deck.cluster->devices[0].memory_bandwidth, std::nullopt);
-  EXPECT_EQ(deck.cluster->devices[1].count, 1);
+  EXPECT_EQ(deck.cluster->devices[1].count, std::nullopt);
   EXPECT_EQ(deck.cluster->devices[1].flops, 5e11);
   EXPECT_EQ(deck.cluster->devices[1].memory_bandwidth, 1e9);
   const MeshAxis& node = deck.cluster->mesh[0];
@@ -84,17 +84,16 @@ TEST(Emulation, RefusesWhatDevicesCannotBe) {
   };
   EXPECT_EQ(problem("4"), "cluster.devices: expected a list of devices, found 4");
   EXPECT_EQ(problem("[4]"),
-            "cluster.devices[0]: expected the keys count, flops, memory_bandwidth, found 4");
-  EXPECT_EQ(problem("[{count: 2}]"),
-            "cluster.devices[0].flops is missing: expected a rate such as 15.7TFLOPS, from "
-            "1MFLOPS to 1000PFLOPS");
+            "cluster.devices[0]: expected the keys ranks, host, count, kind, threads, memory, "
+            "flops, flops_16bit, memory_bandwidth, found 4");
   EXPECT_EQ(problem("[{flops: 1TFLOPS, count: 0}]"),
-            "cluster.devices[0].count: expected an integer from 1 to 1000000, found 0");
+            "cluster.devices[0].count: expected an integer from 1 to 1000000, or auto, found 0");
   EXPECT_EQ(problem("[{flops: 1TFLOPS, cuont: 2}]"),
             "unknown key cluster.devices[0].cuont: did you mean cluster.devices[0].count?");
   EXPECT_EQ(set({"cluster.devices[0].count=1"}),
             "--set cluster.devices[0].count=1: cluster.devices is a list: set all of it, as a "
-            "list of {count, flops, memory_bandwidth}");
+            "list of {ranks, host, count, kind, threads, memory, flops, flops_16bit, "
+            "memory_bandwidth}");
 }
 
 TEST(Emulation, DevicesAreAsManyAsTheRanks) {
