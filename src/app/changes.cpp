@@ -23,6 +23,7 @@ ChangedRun same_run(const PlannedRun& run, std::string what) {
 ChangedRun with_ranks(const PlannedRun& run, size_t axis, int64_t factor, std::string what) {
   ChangedRun more = same_run(run, std::move(what));
   more.mesh[axis].size *= factor;
+  more.options.memory_of_ranks.clear();
   if (!more.options.hints.empty()) {
     more.options.hints.mesh.at(axis).size *= factor;
   }
@@ -59,7 +60,12 @@ class SingleChanges {
     }
     if (run_.options.memory_limit > 0) {
       add_change("memory", "", "memory x 2",
-                 [](ChangedRun& changed) { changed.options.memory_limit *= 2; });
+                 [](ChangedRun& changed) {
+                   changed.options.memory_limit *= 2;
+                   for (int64_t& limit : changed.options.memory_of_ranks) {
+                     limit *= 2;
+                   }
+                 });
     }
     for (size_t axis = 0; axis < mesh.size(); ++axis) {
       more_ranks(axis);

@@ -13,6 +13,7 @@
 #include "core/units.h"
 #include "program/message_parts.h"
 #include "search/estimate/choose_routes.h"
+#include "search/memory_limit.h"
 #include "search/named/named_strategies.h"
 #include "search/parallel.h"
 
@@ -143,10 +144,12 @@ void take_from(const Forecast& step, Candidate& candidate) {
   candidate.seconds = step.seconds();
   candidate.busy = step.prediction.busy;
   candidate.memory_bytes = step.plan.bytes;
+  candidate.memory_rank = step.plan.rank;
 }
 
-void predict(Candidate& candidate, const PlanningInput& input, const RankCosts& costs) {
-  take_from(forecast(input.graph, candidate.strategy, lowering_options(input.deck), costs),
+void predict(Candidate& candidate, const PlanningInput& input, const RankCosts& costs,
+             const RankLimits& limits = {}) {
+  take_from(forecast(input.graph, candidate.strategy, lowering_options(input.deck), costs, limits),
             candidate);
 }
 
@@ -154,13 +157,6 @@ void predict_in_time(Candidate& candidate, const PlanningInput& input, const Ran
   if (!in_time([&] { predict(candidate, input, costs); })) {
     candidate.feasible = false;
     candidate.reason = kNotInTime;
-  }
-}
-
-void check_memory(Candidate& candidate, int64_t limit) {
-  if (limit > 0 && candidate.memory_bytes > limit) {
-    candidate.reason = fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
-                                   format_bytes(limit));
   }
 }
 
@@ -220,8 +216,8 @@ std::vector<Candidate> beside_named(const Candidate& explained, const PlanningIn
     if (candidate.reason.empty()) {
       candidate.strategy = with_routes(input.graph, std::move(candidate.strategy), options.lowering,
                                        CostModel(costs));
-      predict(candidate, input, all_costs);
-      check_memory(candidate, options.memory_limit);
+      predict(candidate, input, all_costs, options.memory_of_ranks);
+      candidate.reason = memory_obstacle(candidate, options);
     }
     candidate.feasible = candidate.reason.empty();
   });

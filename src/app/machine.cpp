@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
+#include <optional>
 
 #include "app/costs.h"
 #include "app/inputs.h"
@@ -34,6 +36,24 @@ std::string shared_gpu(const std::vector<std::string>& gpus) {
     }
   }
   return "";
+}
+
+// Returns the least memory of every rank's class; in emulated time, the deck's. `memory`: of every
+// rank.
+std::vector<int64_t> memory_of_classes(const Deck& deck, std::vector<int64_t> memory) {
+  const std::vector<DeviceClass> devices = device_classes(*deck.cluster);
+  const std::vector<size_t> items =
+      classes_of_ranks(*deck.cluster, static_cast<int64_t>(memory.size()));
+  std::vector<int64_t> least(devices.size(), std::numeric_limits<int64_t>::max());
+  for (size_t rank = 0; rank < memory.size(); ++rank) {
+    least[items[rank]] = std::min(least[items[rank]], memory[rank]);
+  }
+  for (size_t rank = 0; rank < memory.size(); ++rank) {
+    const std::optional<int64_t> of_deck = devices[items[rank]].memory;
+    memory[rank] = deck.cluster->emulates() ? of_deck.value_or(least[items[rank]])
+                                            : least[items[rank]];
+  }
+  return memory;
 }
 
 }  // namespace
@@ -211,10 +231,7 @@ MachineCosts costs_of_machine(const Inputs& inputs, Machine& machine) {
     });
   }
   take_free_memory(*machine.device, world);  // the first NCCL messages took some
-  known.memory = std::ranges::min(all_gather_value(world, machine.device->memory()));
-  if (deck.cluster->emulates()) {  // the plan must fit in this machine, too
-    known.memory = deck.cluster->device_memory.value_or(known.memory);
-  }
+  known.memory = memory_of_classes(deck, all_gather_value(world, machine.device->memory()));
   return known;
 }
 

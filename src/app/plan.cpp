@@ -19,6 +19,7 @@
 #include "deck/model_deck.h"
 #include "program/print.h"
 #include "program/verify.h"
+#include "search/memory_limit.h"
 #include "sharding/read_strategy.h"
 
 namespace hidup {
@@ -34,7 +35,7 @@ LoadedStrategy search(const Deck& deck, const Graph& graph, const Mesh& mesh,
   }
   const double began = monotonic_seconds();
   SearchOptions options = search_options(deck, graph, mesh, hints);
-  options.memory_limit = known.memory;
+  limit_memory(options, known.memory);
   options.baselines = false;
   SearchOutcome found = search_for(deck, graph, mesh, *known.costs, options);
   const double seconds = monotonic_seconds() - began;

@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "deck/cluster_deck.h"
 #include "deck/data_deck.h"
+#include "deck/device_classes.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "graph/batch.h"
@@ -22,6 +23,7 @@
 #include "schedule/csv.h"
 #include "schedule/named.h"
 #include "search/estimate/choose_routes.h"
+#include "search/memory_limit.h"
 #include "search/named/named_strategies.h"
 #include "search/named/pipeline.h"
 #include "sharding/hints.h"
@@ -358,9 +360,13 @@ void check_that_a_search_fits(const Deck& deck) {
 
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints) {
-  SearchOptions options{.time_limit_s = kSearchTime,
-                        .memory_limit = deck.cluster->device_memory.value_or(0),
-                        .lowering = lowering_options(deck)};
+  SearchOptions options{.time_limit_s = kSearchTime, .lowering = lowering_options(deck)};
+  const std::vector<DeviceClass> devices = device_classes(*deck.cluster);
+  std::vector<int64_t> memory;
+  for (const size_t item : classes_of_ranks(*deck.cluster, ranks_of(mesh))) {
+    memory.push_back(devices[item].memory.value_or(0));
+  }
+  limit_memory(options, memory);
   if (!hints.empty()) {
     options.hints = read_hints(graph, mesh, read_strategy_file(hints, "hints"), hints);
   }

@@ -304,11 +304,12 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
     result.step =
         forecast(input.graph,
                  choose_strategy(options.strategy, input.deck, input.graph, input.mesh, profile),
-                 search.lowering, all_costs);
+                 search.lowering, all_costs, search.memory_of_ranks);
     result.candidates = beside_named({.strategy = result.step.strategy,
                                       .seconds = result.step.seconds(),
                                       .busy = result.step.prediction.busy,
-                                      .memory_bytes = result.step.plan.bytes},
+                                      .memory_bytes = result.step.plan.bytes,
+                                      .memory_rank = result.step.plan.rank},
                                      input, profile, search);
   }
   result.repeated = repeated_work(input.graph, result.step.strategy, all_costs, search.lowering,

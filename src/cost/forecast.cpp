@@ -5,13 +5,14 @@
 namespace hidup {
 
 Forecast forecast(const Graph& graph, Strategy strategy, const LoweringOptions& lowering,
-                  const RankCosts& costs) {
+                  const RankCosts& costs, const RankLimits& limits) {
   Program program = lower(graph, strategy, lowering);
-  return forecast(std::move(strategy), std::move(program), costs);
+  return forecast(std::move(strategy), std::move(program), costs, limits);
 }
 
-Forecast forecast(Strategy strategy, Program program, const RankCosts& costs) {
-  MemoryPlan plan = largest_plan(program);
+Forecast forecast(Strategy strategy, Program program, const RankCosts& costs,
+                  const RankLimits& limits) {
+  MemoryPlan plan = tightest_plan(program, limits);
   Forecast step{.strategy = std::move(strategy),
                 .program = std::move(program),
                 .plan = std::move(plan),

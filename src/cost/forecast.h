@@ -13,7 +13,7 @@ namespace hidup {
 struct Forecast {
   Strategy strategy;  // with the stages and the prediction among its notes
   Program program;
-  MemoryPlan plan;  // for the rank that needs most
+  MemoryPlan plan;  // for the rank that needs most, or the largest part of its limit
   Prediction prediction;
 
   double seconds() const { return prediction.iteration_s; }
@@ -21,10 +21,11 @@ struct Forecast {
 
 // Lowers and predicts the strategy on the whole graph.
 Forecast forecast(const Graph& graph, Strategy strategy, const LoweringOptions& lowering,
-                  const RankCosts& costs);
+                  const RankCosts& costs, const RankLimits& limits = {});
 
 // Predicts a strategy whose program exists already.
-Forecast forecast(Strategy strategy, Program program, const RankCosts& costs);
+Forecast forecast(Strategy strategy, Program program, const RankCosts& costs,
+                  const RankLimits& limits = {});
 
 // Predicts the same step again with other costs.
 void predict(Forecast& step, const RankCosts& costs);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "core/check.h"
@@ -218,7 +219,7 @@ Deck with_hosts(Deck deck, const std::vector<std::string>& hosts) {
     if (ranks.empty()) {
       fail_at(deck, key,
               fmt::format("{}: no rank is on {}; the hosts are {}", key, shown(device.host),
-                          fmt::join(hosts, ", ")));
+                          fmt::join(std::set(hosts.begin(), hosts.end()), ", ")));
     }
     if (device.count && *device.count != static_cast<int64_t>(ranks.size())) {
       fail_at(deck, key,

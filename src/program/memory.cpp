@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <numeric>
 #include <string_view>
 #include <tuple>
@@ -239,6 +240,39 @@ MemoryPlan plan_memory(const Program& program, int64_t rank, const StoredValues&
   Planner planner(program, rank);
   planner.place_stored(stored);
   return planner.run();
+}
+
+std::vector<int64_t> bytes_of_ranks(const Program& program) {
+  const int64_t count = ranks_of(program.mesh);
+  std::map<int64_t, int64_t> bytes_of_kind;  // by the rank that represents a kind
+  std::vector<int64_t> bytes;
+  for (int64_t rank = 0; rank < count; ++rank) {
+    const int64_t kind = rank_alike(program, rank);
+    const auto [found, is_new] = bytes_of_kind.try_emplace(kind);
+    if (is_new) {
+      found->second = plan_memory(program, kind).bytes;
+    }
+    bytes.push_back(found->second);
+  }
+  return bytes;
+}
+
+int64_t tightest_rank(const std::vector<int64_t>& bytes_of_ranks, const RankLimits& limits) {
+  const auto part = [&](size_t rank) {
+    const auto bytes = static_cast<double>(bytes_of_ranks[rank]);
+    return limits.empty() ? bytes : bytes / static_cast<double>(limits[rank]);
+  };
+  size_t tightest = 0;
+  for (size_t rank = 1; rank < bytes_of_ranks.size(); ++rank) {
+    tightest = part(rank) > part(tightest) ? rank : tightest;
+  }
+  return static_cast<int64_t>(tightest);
+}
+
+MemoryPlan tightest_plan(const Program& program, const RankLimits& limits) {
+  return limits.empty()
+             ? largest_plan(program)
+             : plan_memory(program, tightest_rank(bytes_of_ranks(program), limits));
 }
 
 MemoryPlan largest_plan(const Program& program) {

@@ -50,6 +50,18 @@ MemoryPlan plan_memory(const Program& program, int64_t rank, const StoredValues&
 // Returns the plan of the rank that needs most: the first one, unless parts are unequal.
 MemoryPlan largest_plan(const Program& program);
 
+// The bytes that plans may use, where the ranks' memories differ: of every rank. Empty: all alike.
+using RankLimits = std::vector<int64_t>;
+
+// Returns the bytes of every rank's plan, up to one element of each value.
+std::vector<int64_t> bytes_of_ranks(const Program& program);
+
+// Returns the rank that uses the largest part of its limit; without limits, that needs most.
+int64_t tightest_rank(const std::vector<int64_t>& bytes_of_ranks, const RankLimits& limits);
+
+// Returns the plan of the tightest_rank().
+MemoryPlan tightest_plan(const Program& program, const RankLimits& limits);
+
 // Returns "15.84 MiB per rank: parameters 1.76 MiB, ...".
 std::string describe(const MemoryPlan& plan);
 

@@ -168,6 +168,15 @@ int64_t Program::row_stride(ValueId id, int64_t rank) const {
 
 namespace {
 
+// Returns the weights of the coordinate in the axis's shares.
+std::vector<int64_t> weights_at(const Axis& axis, int64_t at) {
+  std::vector<int64_t> weights;
+  for (const Share& share : axis.shares) {
+    weights.push_back(share[static_cast<size_t>(at)]);
+  }
+  return weights;
+}
+
 // Returns the coordinates on the axis that represent all.
 std::set<int64_t> distinct_coordinates(const Axis& of, const std::set<int64_t>& alone) {
   std::map<std::vector<int64_t>, std::pair<int64_t, int64_t>> alike;  // first and last, by weights
@@ -176,11 +185,7 @@ std::set<int64_t> distinct_coordinates(const Axis& of, const std::set<int64_t>& 
     if (alone.contains(at)) {
       continue;
     }
-    std::vector<int64_t> weights;
-    for (const Share& share : of.shares) {
-      weights.push_back(share[static_cast<size_t>(at)]);
-    }
-    alike.try_emplace(std::move(weights), at, at).first->second.second = at;
+    alike.try_emplace(weights_at(of, at), at, at).first->second.second = at;
   }
   for (const auto& [weights, ends] : alike) {
     distinct.insert({ends.first, ends.second});
@@ -230,6 +235,28 @@ std::vector<int64_t> distinct_ranks(const Program& program) {
     return {0, ranks_of(program.mesh) - 1};
   }
   return distinct_ranks_of(program.mesh, coordinates_alone(program));
+}
+
+int64_t rank_alike(const Program& program, int64_t rank) {
+  if (!has_unequal_parts(program)) {
+    return 0;
+  }
+  const std::vector<std::set<int64_t>> alone = coordinates_alone(program);
+  int64_t alike = 0;
+  for (size_t axis = 0; axis < program.mesh.size(); ++axis) {
+    const Axis& along = program.mesh[axis];
+    const int64_t at = coordinate_of(program.mesh, rank, axis);
+    const auto same = [&](int64_t other) {
+      return other == at || (!alone[axis].contains(at) && !alone[axis].contains(other) &&
+                             weights_at(along, other) == weights_at(along, at));
+    };
+    int64_t first = 0;
+    while (!same(first)) {
+      ++first;
+    }
+    alike += first * stride_of(program.mesh, axis);
+  }
+  return alike;
 }
 
 std::vector<int64_t> distinct_ranks(const Mesh& mesh) {

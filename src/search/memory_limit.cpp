@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/units.h"
 #include "graph/batch.h"
 #include "search/axes/by_axes.h"
 #include "search/dp/additive.h"
@@ -18,6 +19,29 @@
 #include "sharding/memory_choices.h"
 
 namespace hidup {
+
+void limit_memory(SearchOptions& options, const std::vector<int64_t>& memory_of_ranks) {
+  // A rank without a limit has room for whatever fits on the others.
+  constexpr int64_t kNone = int64_t{1} << 50;
+  RankLimits limits = memory_of_ranks;
+  std::ranges::replace(limits, 0, kNone);
+  const auto [least, most] = std::ranges::minmax(limits);
+  options.memory_limit = least == kNone ? 0 : least;
+  options.memory_of_ranks = least == most ? RankLimits() : std::move(limits);
+}
+
+std::string memory_obstacle(const Candidate& candidate, const SearchOptions& options) {
+  const RankLimits& limits = options.memory_of_ranks;
+  const int64_t limit =
+      limits.empty() ? options.memory_limit : limits[static_cast<size_t>(candidate.memory_rank)];
+  if (limit == 0 || candidate.memory_bytes <= limit) {
+    return "";
+  }
+  const std::string where =
+      limits.empty() ? "per rank" : fmt::format("on rank {}", candidate.memory_rank);
+  return fmt::format("needs {} of {} {}", format_bytes(candidate.memory_bytes),
+                     format_bytes(limit), where);
+}
 
 int64_t splittable_batch(const Graph& graph) {
   return batch_obstacle(graph).empty() ? batch_of(graph) : 1;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,6 +15,12 @@ namespace hidup {
 // Reduced graphs estimate bytes to within this factor (to 1.8 % in
 // tests/search/reduced_graph_test.cpp).
 constexpr double kUncertainBytes = 1.03;
+
+// Sets the limits of ranks with this memory, in bytes; 0: no limit.
+void limit_memory(SearchOptions& options, const std::vector<int64_t>& memory_of_ranks);
+
+// Says that the candidate's planned bytes exceed the limit of their rank; empty where they fit.
+std::string memory_obstacle(const Candidate& candidate, const SearchOptions& options);
 
 // Returns the numbers of microbatches that a search tries; at least one. Throws Error(usage) where
 // the hints ask for more microbatches than the batch has sequences.

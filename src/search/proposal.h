@@ -13,6 +13,7 @@
 
 #include "search/estimate/estimate.h"
 #include "search/search.h"
+#include "search/shares/with_shares.h"
 #include "search/solutions.h"
 
 namespace hidup {
@@ -50,6 +51,9 @@ struct SearchState {
   const RankCosts& ranks;  // of every rank; the problems rest on `costs`
   const SearchOptions& options;
   std::vector<Solution> solutions;    // one per number of microbatches and of groups
+  // Where memory differs and is short: plans that fit in the ranks' mean memory, but need unequal
+  // parts.
+  std::vector<Solution> of_mean_memory;
   std::vector<uint64_t> signatures;   // signatures_of() the problems without memory choices
   std::vector<ReducedGraph> reduced;  // for strategies with equal blocks; may be empty
   std::vector<Simulated> fastest;     // feasible proposals so far, the fastest first
@@ -57,8 +61,11 @@ struct SearchState {
 
   // Returns infinity where nothing was simulated.
   double fastest_s() const;
+  // Returns the classes of ranks along the axis that differ in pace or memory; none where all are
+  // alike.
+  std::vector<PaceClass> classes(size_t axis) const;
   // Returns true where ranks differ along an axis: the problems are those of equal ranks then.
-  bool has_paces() const;
+  bool has_classes() const;
 };
 
 // A source of proposals: a row of proposers.cpp.
@@ -74,6 +81,10 @@ std::span<const Proposer> proposers();
 // Returns the proposers for searches in which nothing fits. The search tries their proposals one by
 // one until one fits.
 std::span<const Proposer> last_proposers();
+
+// Returns the best plan of every solution, and as many others as the options simulate, by rising
+// objective.
+std::vector<Proposal> plans_of(const SearchState& state, const std::vector<Solution>& solutions);
 
 // The functions of the rows, one file each.
 std::vector<Proposal> propose_plans(const SearchState& state);

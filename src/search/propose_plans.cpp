@@ -39,9 +39,9 @@ struct Found {
   std::function<Proposal()> proposal;
 };
 
-std::vector<Found> all_found(const SearchState& state) {
+std::vector<Found> all_found(const SearchState& state, const std::vector<Solution>& solutions) {
   std::vector<Found> all;
-  for (const Solution& solution : state.solutions) {
+  for (const Solution& solution : solutions) {
     const auto add = [&](const FoundPlan& plan, bool best) {
       all.push_back({plan.cost.seconds, best, [&] { return proposal_of(state, solution, plan); }});
     };
@@ -95,16 +95,20 @@ std::vector<Proposal> proposals_of(const SearchState& state, const Solution& sol
 
 }  // namespace
 
-// Proposes the best plan for every number of microbatches, and the best other plans.
-std::vector<Proposal> propose_plans(const SearchState& state) {
+std::vector<Proposal> plans_of(const SearchState& state, const std::vector<Solution>& solutions) {
   std::vector<Proposal> proposals;
   size_t others = 0;
-  for (const Found& each : all_found(state)) {
+  for (const Found& each : all_found(state, solutions)) {
     if (each.best || ++others < state.options.simulated) {
       proposals.push_back(each.proposal());
     }
   }
   return proposals;
+}
+
+// Proposes the best plan for every number of microbatches, and the best other plans.
+std::vector<Proposal> propose_plans(const SearchState& state) {
+  return plans_of(state, state.solutions);
 }
 
 // Proposes plans whose objectives nearly equal the fastest; the simulation tells them apart.

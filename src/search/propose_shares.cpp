@@ -42,25 +42,75 @@ struct Weights {
 class Unequal {
  public:
   Unequal(const SearchState& state, const Proposal& proposal, size_t axis)
-      : state_(state), proposal_(proposal), axis_(axis), classes_(pace_classes(state.mesh[axis])) {}
+      : state_(state), proposal_(proposal), axis_(axis), classes_(state.classes(axis)) {}
 
   // Returns the proposal with the best weights found; none where nothing fits in memory.
   std::optional<Proposal> best() const {
-    const std::optional<Ratios> ratios =
-        solve_ratios(measured_shares(proposal_.parts, axis_, classes_, state_.costs, state_.ranks,
-                                     state_.options.lowering, state_.options.memory_limit));
-    if (!ratios) {
-      return std::nullopt;
+    RatioProgram program =
+        measured_shares(proposal_.parts, axis_, classes_, state_.costs, state_.ranks,
+                        state_.options.lowering, limits_of_classes());
+    constexpr int kRounds = 3;
+    for (int round = 0; round < kRounds; ++round) {
+      const std::optional<Ratios> ratios = solve_ratios(program);
+      if (!ratios) {
+        return std::nullopt;
+      }
+      Proposal proposal = with(best_weights(*ratios));
+      const double over = over_limit(proposal, program, *ratios);
+      if (over <= 1.0) {
+        return proposal;
+      }
+      for (double& limit : program.limits) {
+        limit /= kMargin * over;
+      }
     }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr double kMargin = 1.01;
+
+  // Returns the memory of a rank by class; empty without limits.
+  std::vector<double> limits_of_classes() const {
+    std::vector<double> limits;
+    const int64_t all = state_.options.memory_limit;
+    for (size_t c = 0; c < classes_.size() && all > 0; ++c) {
+      limits.push_back(static_cast<double>(classes_[c].memory > 0 ? classes_[c].memory : all));
+    }
+    return limits;
+  }
+
+  // Returns the planned bytes over their limit, of the rank where that is most. Plans nothing where
+  // the program leaves much room: 0.
+  double over_limit(const Proposal& proposal, const RatioProgram& program,
+                    const Ratios& ratios) const {
+    constexpr double kFull = 0.9;
+    bool full = false;
+    for (size_t c = 0; c < program.limits.size(); ++c) {
+      full = full || program.bytes[c].at(ratios.compute[c], ratios.state[c]) >
+                         kFull * program.limits[c];
+    }
+    if (!full) {
+      return 0.0;
+    }
+    const RankLimits& limits = state_.options.memory_of_ranks;
+    const RankBytes tightest = tightest_bytes(proposal.parts, state_.options.lowering, limits);
+    const int64_t limit = limits.empty() ? state_.options.memory_limit
+                                         : limits[static_cast<size_t>(tightest.rank)];
+    return static_cast<double>(tightest.bytes) / static_cast<double>(limit);
+  }
+
+  // Returns the ratios as weights that are improved by simulation.
+  Weights best_weights(const Ratios& ratios) const {
     Weights best;
     double least_s = std::numeric_limits<double>::infinity();
     int64_t parts_of_best = 1;
     for (const int64_t parts : numbers_of_parts()) {
       // The program's messages hide or do not; simulated ones do so in part, and then shares in
       // proportion to the paces may be faster.
-      for (const std::vector<double>& compute : {ratios->compute, in_proportion()}) {
+      for (const std::vector<double>& compute : {ratios.compute, in_proportion()}) {
         Weights weights{.compute = rounded(compute, parts),
-                        .state = rounded(ratios->state, kParts)};
+                        .state = rounded(ratios.state, kParts)};
         const double seconds = this->seconds(weights);
         if (seconds < least_s) {
           least_s = seconds;
@@ -72,10 +122,9 @@ class Unequal {
     if (parts_of_best < kFine * state_.mesh[axis_].size) {
       improve(best, least_s);
     }
-    return with(best);
+    return best;
   }
 
- private:
   // Returns a rank's share by class, in proportion to the paces.
   std::vector<double> in_proportion() const {
     double all = 0.0;
@@ -175,14 +224,27 @@ class Unequal {
 }  // namespace
 
 std::vector<Proposal> propose_shares(const SearchState& state) {
+  if (!state.has_classes()) {
+    return {};
+  }
+  const std::vector<Proposal> of_mean_memory = plans_of(state, state.of_mean_memory);
+  std::vector<const Proposal*> starts;
+  std::set<std::pair<int, int>> numbers;  // of microbatches and groups
+  for (const Simulated& fast : state.fastest) {
+    const Strategy& strategy = fast.proposal->parts.parts[0].strategy;
+    if (starts.size() < kTried &&
+        numbers.emplace(strategy.microbatches, strategy.accumulate).second) {
+      starts.push_back(fast.proposal);
+    }
+  }
+  for (size_t p = 0; p < std::min(of_mean_memory.size(), kTried); ++p) {
+    starts.push_back(&of_mean_memory[p]);
+  }
   std::vector<Unequal> all;
-  for (size_t axis = 0; state.has_paces() && axis < state.mesh.size(); ++axis) {
-    std::set<std::pair<int, int>> tried;
-    for (const Simulated& fast : state.fastest) {
-      const Strategy& strategy = fast.proposal->parts.parts[0].strategy;
-      if (!pace_classes(state.mesh[axis]).empty() && tried.size() < kTried &&
-          tried.emplace(strategy.microbatches, strategy.accumulate).second) {
-        all.emplace_back(state, *fast.proposal, axis);
+  for (size_t axis = 0; axis < state.mesh.size(); ++axis) {
+    for (const Proposal* start : starts) {
+      if (!state.classes(axis).empty()) {
+        all.emplace_back(state, *start, axis);
       }
     }
   }

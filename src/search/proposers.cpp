@@ -28,9 +28,21 @@ double SearchState::fastest_s() const {
   return fastest.empty() ? std::numeric_limits<double>::infinity() : fastest[0].seconds;
 }
 
-bool SearchState::has_paces() const {
-  return !ranks.all_alike() &&
-         !std::ranges::all_of(mesh, &std::vector<double>::empty, &Axis::paces);
+std::vector<PaceClass> SearchState::classes(size_t axis) const {
+  Mesh paced = mesh;
+  if (ranks.all_alike()) {
+    paced[axis].paces.clear();
+  }
+  return pace_classes(paced, axis, options.memory_of_ranks);
+}
+
+bool SearchState::has_classes() const {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    if (!classes(axis).empty()) {
+      return true;
+    }
+  }
+  return false;
 }
 
 std::span<const Proposer> proposers() {

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -63,12 +65,28 @@ class Search {
       state_.reduced = reduced_graphs_of(state_.graph, state_.signatures);
     }
     solver.solve(state_.solutions);
+    if (!options_.memory_of_ranks.empty() && solver.memory_is_short(state_.solutions)) {
+      solve_for_mean_memory();
+    }
     {
       const TimeLimit rest_is_for_advice(deadlines_.proof);
       solver.add_choices_of_memory(state_.solutions);
     }
     solver.certify(state_.solutions, deadlines_.proof);
     state_.timed_out = deadlines_.proof.has_passed();
+  }
+
+  // Adds plans that fit in the ranks' mean memory: with unequal parts they may fit in each.
+  void solve_for_mean_memory() {
+    const RankLimits& limits = options_.memory_of_ranks;
+    SearchOptions mean = options_;
+    mean.memory_limit = std::reduce(limits.begin(), limits.end()) /
+                        static_cast<int64_t>(limits.size());
+    const ProblemSolver solver(state_.graph, state_.mesh, reshards_, mean, deadlines_.all);
+    std::vector<Solution> more = solver.build();
+    solver.solve(more);
+    solver.add_choices_of_memory(more);
+    state_.of_mean_memory = std::move(more);
   }
 
   void propose() {
@@ -144,7 +162,8 @@ class Search {
   void simulate(Entry& entry) const {
     TimeLimit::check();
     Candidate& candidate = entry.candidate;
-    const bool plans_memory = options_.baselines || !has_plans(state_.solutions);
+    const bool plans_memory = options_.memory_of_ranks.empty() &&
+                              (options_.baselines || !has_plans(state_.solutions));
     StrategyParts& parts = entry.proposal.parts;
     const Strategy& first = parts.parts[0].strategy;
     // With equal parts all ranks wait for the slowest.
@@ -173,18 +192,22 @@ class Search {
   void plan_memory(Entry& entry) const {
     Candidate& candidate = entry.candidate;
     if (candidate.feasible && candidate.memory_bytes == 0) {
-      candidate.memory_bytes = planned_bytes(entry.proposal.parts, options_.lowering);
+      note_bytes(entry);
     }
     check_memory(candidate);
   }
 
+  void note_bytes(Entry& entry) const {
+    const RankBytes tightest =
+        tightest_bytes(entry.proposal.parts, options_.lowering, options_.memory_of_ranks);
+    entry.candidate.memory_bytes = tightest.bytes;
+    entry.candidate.memory_rank = tightest.rank;
+  }
+
   void check_memory(Candidate& candidate) const {
-    if (candidate.feasible && options_.memory_limit > 0 &&
-        candidate.memory_bytes > options_.memory_limit) {
-      candidate.feasible = false;
-      candidate.reason =
-          fmt::format("needs {} of {} per rank", format_bytes(candidate.memory_bytes),
-                      format_bytes(options_.memory_limit));
+    if (candidate.feasible) {
+      candidate.reason = memory_obstacle(candidate, options_);
+      candidate.feasible = candidate.reason.empty();
     }
   }
 
@@ -259,11 +282,13 @@ class Search {
     Strategy strategy = entry.proposal.make();
     Program program =
         lower_by_costs(state_.graph, strategy, options_.lowering, *reshards_of(strategy));
-    Forecast step = forecast(std::move(strategy), std::move(program), state_.ranks);
+    Forecast step = forecast(std::move(strategy), std::move(program), state_.ranks,
+                             options_.memory_of_ranks);
     Candidate& candidate = entry.candidate;
     candidate.seconds = step.seconds();
     candidate.busy = step.prediction.busy;
     candidate.memory_bytes = step.plan.bytes;
+    candidate.memory_rank = step.plan.rank;
     candidate.approximate = false;
     check_memory(candidate);
     Entry* const before = forecast_entry();
@@ -332,11 +357,12 @@ class Search {
       candidate.approximate = is_approximate(parts);
     }
     if (candidate.feasible && candidate.approximate && candidate.memory_bytes == 0) {
-      candidate.memory_bytes = planned_bytes(parts, options_.lowering);
+      note_bytes(entry);
     }
-    const double uncertain = candidate.approximate ? kUncertainBytes : 1.0;
-    if (static_cast<double>(candidate.memory_bytes) >
-        uncertain * static_cast<double>(options_.memory_limit)) {
+    Candidate least = candidate;
+    least.memory_bytes = std::llround(static_cast<double>(candidate.memory_bytes) /
+                                      (candidate.approximate ? kUncertainBytes : 1.0));
+    if (!memory_obstacle(least, options_).empty()) {
       check_memory(candidate);
     }
     if (candidate.feasible) {
@@ -404,8 +430,8 @@ class Search {
       outcome.objective_s = std::max(outcome.objective_s, taken_s);
     }
     // The problems are those of equal ranks.
-    const bool alike = std::ranges::all_of(state_.mesh, &std::vector<double>::empty, &Axis::paces);
-    outcome.lower_bound_s = taken.proposal.in_bound && alike ? lower_bound(state_.solutions) : 0.0;
+    const bool bounded = taken.proposal.in_bound && !state_.has_classes();
+    outcome.lower_bound_s = bounded ? lower_bound(state_.solutions) : 0.0;
     if (outcome.lower_bound_s > 0.0) {
       outcome.gap = outcome.objective_s / outcome.lower_bound_s - 1.0;
     }

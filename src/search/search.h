@@ -14,6 +14,7 @@
 #include "core/deadline.h"
 #include "cost/forecast.h"
 #include "program/lower.h"
+#include "program/memory.h"
 #include "search/dp/dynamic.h"
 #include "search/estimate/reduced_graph.h"
 #include "sharding/hints.h"
@@ -37,6 +38,8 @@ struct SearchOptions {
   // Groups of microbatches to try where memory is short, rising. The batch caps these numbers.
   std::vector<int> accumulate = {1, 2, 8};
   int64_t memory_limit = 0;  // bytes per rank for all data of the program; 0: no limit
+  // Where the ranks' memories differ: the limit of every rank, of which memory_limit is the least.
+  RankLimits memory_of_ranks = {};
   Hints hints;               // constraints on every strategy; see hints.h
   LoweringOptions lowering;
   // Plans of the dynamic programming to simulate. With 1, steps are up to 0.5 % slower.
@@ -58,6 +61,7 @@ struct Candidate {
   double seconds = 0.0;      // of a simulated step; 0 where the strategy breaks the hints
   BusyTimes busy;            // of the simulated step
   int64_t memory_bytes = 0;  // of the rank that needs most; 0: not planned
+  int64_t memory_rank = 0;   // that rank; where limits differ, the one with the least room
   bool approximate = false;  // seconds, busy and bytes are extrapolated: reduced_graph.h
   double objective_s = 0.0;  // seconds by the objective (problem.h); 0: unknown
   bool feasible = true;      // meets the hints and fits in memory

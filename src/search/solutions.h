@@ -44,6 +44,8 @@ class ProblemSolver {
   std::vector<Solution> build() const;
   // Finds plans for all solutions, jointly over all axes.
   void solve(std::vector<Solution>& solutions) const;
+  // Returns true where the fastest plans of all solutions do not fit in memory.
+  bool memory_is_short(const std::vector<Solution>& solutions) const;
   // Replaces the solutions where the fastest plans do not fit in memory. The new problems, solved,
   // may gather and free parameters, recompute operations, and accumulate gradients over groups.
   void add_choices_of_memory(std::vector<Solution>& solutions) const;
@@ -53,7 +55,6 @@ class ProblemSolver {
 
  private:
   BuildOptions build_options(const Solution& solution) const;
-  bool memory_is_short(const std::vector<Solution>& solutions) const;
   DynamicOptions effort() const;        // one axis at a time
   DynamicOptions joint_effort() const;  // all axes at once
   void build(Solution& solution) const;

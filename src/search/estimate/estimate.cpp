@@ -4,7 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "program/memory.h"
 #include "search/estimate/choose_routes.h"
 #include "search/named/named_strategies.h"
 
@@ -98,6 +97,25 @@ int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowerin
     bytes += part.weight * static_cast<double>(largest_plan(program).bytes);
   }
   return std::llround(bytes);
+}
+
+RankBytes tightest_bytes(const StrategyParts& parts, const LoweringOptions& lowering,
+                         const RankLimits& limits) {
+  if (limits.empty()) {
+    return {.rank = 0, .bytes = planned_bytes(parts, lowering)};
+  }
+  std::vector<double> sums(limits.size());
+  for (const StrategyParts::Part& part : parts.parts) {
+    const std::vector<int64_t> bytes =
+        bytes_of_ranks(lower(*part.graph, part.strategy, lowering));
+    for (size_t rank = 0; rank < sums.size(); ++rank) {
+      sums[rank] += part.weight * static_cast<double>(bytes[rank]);
+    }
+  }
+  std::vector<int64_t> bytes(sums.size());
+  std::ranges::transform(sums, bytes.begin(), [](double sum) { return std::llround(sum); });
+  const int64_t tightest = tightest_rank(bytes, limits);
+  return {.rank = tightest, .bytes = bytes[static_cast<size_t>(tightest)]};
 }
 
 std::optional<std::vector<int>> choices_of(const Graph& graph, const Problem& problem,

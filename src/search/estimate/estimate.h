@@ -8,6 +8,7 @@
 
 #include "cost/simulate.h"
 #include "program/lower.h"
+#include "program/memory.h"
 #include "search/estimate/reduced_graph.h"
 #include "search/problem/build_problem.h"
 
@@ -35,8 +36,17 @@ StrategyParts named_parts(const Graph& graph, const std::vector<ReducedGraph>& r
 // mesh. `bytes`: receives planned_bytes(), unless null. Prediction::instructions stays empty.
 Prediction simulated(StrategyParts& parts, const ReshardCosts& costs, const RankCosts& ranks,
                      const LoweringOptions& lowering, int64_t* bytes = nullptr);
-// Returns the bytes of the first rank, which has the largest shards.
+// Returns the bytes of the rank that needs most.
 int64_t planned_bytes(const StrategyParts& parts, const LoweringOptions& lowering);
+
+// The planned bytes of a rank.
+struct RankBytes {
+  int64_t rank = 0;
+  int64_t bytes = 0;
+};
+// Returns those of the rank that uses the largest part of its limit.
+RankBytes tightest_bytes(const StrategyParts& parts, const LoweringOptions& lowering,
+                         const RankLimits& limits);
 
 // Returns the problem's choices for the strategy; none where it lacks one. A parameter without a
 // choice of its storage counts as stored as used.

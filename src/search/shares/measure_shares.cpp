@@ -128,7 +128,7 @@ Affine plane(const Three& values, double share, double trial) {
 RatioProgram measured_shares(const StrategyParts& parts, size_t axis,
                              const std::vector<PaceClass>& classes, const CostModel& routes,
                              const RankCosts& costs, const LoweringOptions& lowering,
-                             int64_t memory_limit) {
+                             const std::vector<double>& limits) {
   // Every class's weight differs from the mean: four for the faster ones, two for the slower ones.
   constexpr int64_t kMany = 4, kFew = 2;
   RatioProgram program;
@@ -143,7 +143,7 @@ RatioProgram measured_shares(const StrategyParts& parts, size_t axis,
   }
   const Share unequal = weights_of(classes, trial);
   const Share equal(unequal.size(), 1);
-  const Measured measured(parts, axis, classes, routes, costs, lowering, memory_limit > 0);
+  const Measured measured(parts, axis, classes, routes, costs, lowering, !limits.empty());
   const std::vector<RankLoad> of_equal = measured.with(equal, equal);
   const std::vector<RankLoad> of_compute = measured.with(unequal, equal);
   const std::vector<RankLoad> of_state = measured.with(equal, unequal);
@@ -162,10 +162,10 @@ RatioProgram measured_shares(const StrategyParts& parts, size_t axis,
     // The first class has the largest share of the trial.
     each.comm_s = fit(0, [&](const RankLoad& load) { return load.comm_s.at(phase); });
   }
-  for (size_t c = 0; memory_limit > 0 && c < classes.size(); ++c) {
+  for (size_t c = 0; c < limits.size(); ++c) {
     program.bytes.push_back(fit(c, [](const RankLoad& load) { return load.bytes; }));
-    program.limits.push_back(static_cast<double>(memory_limit));
   }
+  program.limits = limits;
   return program;
 }
 

@@ -14,11 +14,11 @@ namespace hidup {
 
 // Returns the strategy's program of shares along an axis with these classes. Its coefficients fit
 // the times of three programs: of equal parts, of unequal computation, and of unequal state. The
-// update does not overlap with its messages. `memory_limit`: bytes of a rank; 0: no limit.
+// update does not overlap with its messages. `limits`: bytes of a rank, by class; empty: no limits.
 // Strategies of the parts have equal shares along the axis.
 RatioProgram measured_shares(const StrategyParts& parts, size_t axis,
                              const std::vector<PaceClass>& classes, const CostModel& routes,
                              const RankCosts& costs, const LoweringOptions& lowering,
-                             int64_t memory_limit);
+                             const std::vector<double>& limits);
 
 }  // namespace hidup

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <map>
+#include <utility>
 
 namespace hidup {
 namespace {
@@ -35,15 +36,25 @@ std::vector<Placement> placements_as_used(const Graph& graph, const Strategy& st
 
 }  // namespace
 
-std::vector<PaceClass> pace_classes(const Axis& axis) {
-  std::map<double, std::vector<int64_t>, std::greater<>> by_pace;
-  for (size_t coordinate = 0; coordinate < axis.paces.size(); ++coordinate) {
-    by_pace[axis.paces[coordinate]].push_back(static_cast<int64_t>(coordinate));
+std::vector<PaceClass> pace_classes(const Mesh& mesh, size_t axis,
+                                    const std::vector<int64_t>& memory) {
+  const Axis& along = mesh[axis];
+  const auto size = static_cast<size_t>(along.size);
+  std::vector<int64_t> least(size);
+  for (size_t rank = 0; rank < memory.size(); ++rank) {
+    int64_t& of = least[static_cast<size_t>(
+        coordinate_of(mesh, static_cast<int64_t>(rank), axis))];
+    of = of == 0 ? memory[rank] : std::min(of, memory[rank]);
+  }
+  std::map<std::pair<double, int64_t>, std::vector<int64_t>, std::greater<>> alike;
+  for (size_t coordinate = 0; coordinate < size; ++coordinate) {
+    const double pace = along.paces.empty() ? 1.0 : along.paces[coordinate];
+    alike[{pace, least[coordinate]}].push_back(static_cast<int64_t>(coordinate));
   }
   std::vector<PaceClass> classes;
-  classes.reserve(by_pace.size());
-  for (auto& [pace, coordinates] : by_pace) {
-    classes.push_back({pace, std::move(coordinates)});
+  classes.reserve(alike.size());
+  for (auto& [kind, coordinates] : alike) {
+    classes.push_back({kind.first, kind.second, std::move(coordinates)});
   }
   return classes.size() > 1 ? classes : std::vector<PaceClass>();
 }
