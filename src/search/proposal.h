@@ -51,9 +51,9 @@ struct SearchState {
   const RankCosts& ranks;  // of every rank; the problems rest on `costs`
   const SearchOptions& options;
   std::vector<Solution> solutions;    // one per number of microbatches and of groups
-  // Where memory differs and is short: plans that fit in the ranks' mean memory, but need unequal
-  // parts.
-  std::vector<Solution> of_mean_memory;
+  // Where memory differs and is short: solutions for more memory than the least, up to the mean.
+  // Their plans need unequal parts.
+  std::vector<std::vector<Solution>> of_more_memory;
   std::vector<uint64_t> signatures;   // signatures_of() the problems without memory choices
   std::vector<ReducedGraph> reduced;  // for strategies with equal blocks; may be empty
   std::vector<Simulated> fastest;     // feasible proposals so far, the fastest first
@@ -74,6 +74,7 @@ struct Proposer {
   std::vector<Proposal> (*propose)(const SearchState& state);
   // Drops proposals that take more than this part of the time of the fastest one before.
   std::optional<double> worth = std::nullopt;
+  bool for_unequal_memory = false;  // uses SearchState::of_more_memory
 };
 
 // Returns the proposers in order; each sees the proposals of those before it.

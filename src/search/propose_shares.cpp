@@ -1,6 +1,7 @@
 // Proposes the fastest strategies with unequal parts, where ranks compute at different paces.
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <optional>
@@ -55,8 +56,9 @@ class Unequal {
       if (!ratios) {
         return std::nullopt;
       }
-      Proposal proposal = with(best_weights(*ratios));
-      const double over = over_limit(proposal, program, *ratios);
+      const Weights weights = best_weights(*ratios, program);
+      Proposal proposal = with(weights);
+      const double over = over_limit(proposal, program, weights);
       if (over <= 1.0) {
         return proposal;
       }
@@ -80,17 +82,37 @@ class Unequal {
     return limits;
   }
 
+  // Returns true where the weights take this part of the program's limits at most.
+  bool fits(const RatioProgram& program, const Weights& weights, double part) const {
+    const std::vector<double> compute = shares_of(weights.compute);
+    const std::vector<double> of_state = shares_of(weights.state);
+    for (size_t c = 0; c < program.limits.size(); ++c) {
+      if (program.bytes[c].at(compute[c], of_state[c]) > part * program.limits[c]) {
+        return false;
+      }
+    }
+    return true;
+  }
+
+  // Returns a rank's share by class.
+  std::vector<double> shares_of(const std::vector<int64_t>& weights) const {
+    double all = 0.0;
+    for (size_t c = 0; c < classes_.size(); ++c) {
+      all += static_cast<double>(weights[c]) * static_cast<double>(classes_[c].coordinates.size());
+    }
+    std::vector<double> shares;
+    for (const int64_t weight : weights) {
+      shares.push_back(static_cast<double>(weight) / all);
+    }
+    return shares;
+  }
+
   // Returns the planned bytes over their limit, of the rank where that is most. Plans nothing where
   // the program leaves much room: 0.
   double over_limit(const Proposal& proposal, const RatioProgram& program,
-                    const Ratios& ratios) const {
-    constexpr double kFull = 0.9;
-    bool full = false;
-    for (size_t c = 0; c < program.limits.size(); ++c) {
-      full = full || program.bytes[c].at(ratios.compute[c], ratios.state[c]) >
-                         kFull * program.limits[c];
-    }
-    if (!full) {
+                    const Weights& weights) const {
+    constexpr double kNearlyFull = 0.9;
+    if (fits(program, weights, kNearlyFull)) {
       return 0.0;
     }
     const RankLimits& limits = state_.options.memory_of_ranks;
@@ -101,7 +123,7 @@ class Unequal {
   }
 
   // Returns the ratios as weights that are improved by simulation.
-  Weights best_weights(const Ratios& ratios) const {
+  Weights best_weights(const Ratios& ratios, const RatioProgram& program) const {
     Weights best;
     double least_s = std::numeric_limits<double>::infinity();
     int64_t parts_of_best = 1;
@@ -111,6 +133,9 @@ class Unequal {
       for (const std::vector<double>& compute : {ratios.compute, in_proportion()}) {
         Weights weights{.compute = rounded(compute, parts),
                         .state = rounded(ratios.state, kParts)};
+        if (!best.compute.empty() && !fits(program, weights, 1.0)) {
+          continue;
+        }
         const double seconds = this->seconds(weights);
         if (seconds < least_s) {
           least_s = seconds;
@@ -120,7 +145,7 @@ class Unequal {
       }
     }
     if (parts_of_best < kFine * state_.mesh[axis_].size) {
-      improve(best, least_s);
+      improve(best, least_s, program);
     }
     return best;
   }
@@ -155,13 +180,14 @@ class Unequal {
   }
 
   // Moves single parts of computation between classes while that makes the step faster.
-  void improve(Weights& weights, double least_s) const {
+  void improve(Weights& weights, double least_s, const RatioProgram& program) const {
     int left = kMostMoves;
     for (bool better = true; better && left > 0;) {
       better = false;
       for (size_t pair = 0; pair < classes_.size() * classes_.size() && left > 0; ++pair) {
         Weights moved = weights;
-        if (!move(moved.compute, pair / classes_.size(), pair % classes_.size())) {
+        if (!move(moved.compute, pair / classes_.size(), pair % classes_.size()) ||
+            !fits(program, moved, 1.0)) {
           continue;
         }
         --left;
@@ -227,7 +253,12 @@ std::vector<Proposal> propose_shares(const SearchState& state) {
   if (!state.has_classes()) {
     return {};
   }
-  const std::vector<Proposal> of_mean_memory = plans_of(state, state.of_mean_memory);
+  std::vector<Proposal> of_more_memory;
+  for (const std::vector<Solution>& solutions : state.of_more_memory) {
+    std::vector<Proposal> plans = plans_of(state, solutions);
+    const auto tried = static_cast<std::ptrdiff_t>(std::min(plans.size(), kTried));
+    std::move(plans.begin(), plans.begin() + tried, std::back_inserter(of_more_memory));
+  }
   std::vector<const Proposal*> starts;
   std::set<std::pair<int, int>> numbers;  // of microbatches and groups
   for (const Simulated& fast : state.fastest) {
@@ -237,8 +268,8 @@ std::vector<Proposal> propose_shares(const SearchState& state) {
       starts.push_back(fast.proposal);
     }
   }
-  for (size_t p = 0; p < std::min(of_mean_memory.size(), kTried); ++p) {
-    starts.push_back(&of_mean_memory[p]);
+  for (const Proposal& plan : of_more_memory) {
+    starts.push_back(&plan);
   }
   std::vector<Unequal> all;
   for (size_t axis = 0; axis < state.mesh.size(); ++axis) {

@@ -56,7 +56,7 @@ std::span<const Proposer> proposers() {
       Proposer{"deferred dp", propose_deferred_dp},
       Proposer{"names per axis", propose_names_per_axis},
       Proposer{"more microbatches", propose_more_microbatches, 0.99},
-      Proposer{"shares", propose_shares},
+      Proposer{.name = "shares", .propose = propose_shares, .for_unequal_memory = true},
   };
   return kProposers;
 }

@@ -65,9 +65,8 @@ class Search {
       state_.reduced = reduced_graphs_of(state_.graph, state_.signatures);
     }
     solver.solve(state_.solutions);
-    if (!options_.memory_of_ranks.empty() && solver.memory_is_short(state_.solutions)) {
-      solve_for_mean_memory();
-    }
+    needs_more_memory_ =
+        !options_.memory_of_ranks.empty() && solver.memory_is_short(state_.solutions);
     {
       const TimeLimit rest_is_for_advice(deadlines_.proof);
       solver.add_choices_of_memory(state_.solutions);
@@ -76,22 +75,33 @@ class Search {
     state_.timed_out = deadlines_.proof.has_passed();
   }
 
-  // Adds plans that fit in the ranks' mean memory: with unequal parts they may fit in each.
-  void solve_for_mean_memory() {
+  // Solves for the mean memory of the ranks, of which unequal parts give each what it has, and for
+  // less: of all that a plan keeps, only the sharded part can follow the memory.
+  void solve_for_more_memory(const Deadline& deadline) {
     const RankLimits& limits = options_.memory_of_ranks;
-    SearchOptions mean = options_;
-    mean.memory_limit = std::reduce(limits.begin(), limits.end()) /
-                        static_cast<int64_t>(limits.size());
-    const ProblemSolver solver(state_.graph, state_.mesh, reshards_, mean, deadlines_.all);
-    std::vector<Solution> more = solver.build();
-    solver.solve(more);
-    solver.add_choices_of_memory(more);
-    state_.of_mean_memory = std::move(more);
+    const auto least = static_cast<double>(options_.memory_limit);
+    const double mean = std::accumulate(limits.begin(), limits.end(), 0.0) /
+                        static_cast<double>(limits.size());
+    for (const double limit : {mean, std::sqrt(least * mean)}) {
+      SearchOptions more = options_;
+      more.memory_limit = std::llround(limit);
+      const ProblemSolver solver(state_.graph, state_.mesh, reshards_, more, deadline);
+      std::vector<Solution> solutions = solver.build();
+      solver.solve(solutions);
+      solver.add_choices_of_memory(solutions);
+      state_.of_more_memory.push_back(std::move(solutions));
+    }
   }
 
   void propose() {
     solve();
     for (const Proposer& proposer : proposers()) {
+      if (proposer.for_unequal_memory && needs_more_memory_) {
+        const double left_s = deadlines_.all.seconds_left();
+        const Deadline half = std::isinf(left_s) ? deadlines_.all : Deadline::in(0.5 * left_s);
+        const TimeLimit rest_is_for_forecasts(half);
+        in_time([&] { solve_for_more_memory(half); });
+      }
       const size_t first = entries_.size();
       for (Proposal& proposal : proposer.propose(state_)) {
         add(std::move(proposal));
@@ -445,7 +455,8 @@ class Search {
   const RankCosts slowest_;  // as if all ranks were the slowest
   SearchState state_;
   std::vector<std::unique_ptr<Entry>> entries_;
-  bool gave_up_ = false;  // a forecast ran past too_late
+  bool needs_more_memory_ = false;  // memory differs, and the least is short
+  bool gave_up_ = false;            // a forecast ran past too_late
 };
 
 }  // namespace
