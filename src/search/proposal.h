@@ -13,7 +13,7 @@
 
 #include "search/estimate/estimate.h"
 #include "search/search.h"
-#include "search/shares/with_shares.h"
+#include "search/shares/pace_classes.h"
 #include "search/solutions.h"
 
 namespace hidup {

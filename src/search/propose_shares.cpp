@@ -12,6 +12,7 @@
 #include "search/parallel.h"
 #include "search/proposal.h"
 #include "search/shares/measure_shares.h"
+#include "sharding/with_shares.h"
 
 namespace hidup {
 namespace {

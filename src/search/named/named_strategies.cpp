@@ -69,6 +69,22 @@ constexpr std::array kStrategies = {
         .source = "PyTorch DDP, Li et al. 2020; Horovod, Sergeev and Del Balso 2018",
         .rules = data_parallel,
     },
+    // The same with equal parts wherever devices differ: a baseline of HAP.
+    NamedStrategy{
+        .name = "dp-ev",
+        .doc = "dp, called so beside dp-cp",
+        .source = "HAP, Zhang et al. 2024",
+        .rules = data_parallel,
+        .same_as = "dp",
+    },
+    // Gives a rank as much of the batch as it computes in proportion to the others.
+    NamedStrategy{
+        .name = "dp-cp",
+        .doc = "data parallel, parts in proportion to the flops of unequal devices",
+        .source = "HAP, Zhang et al. 2024",
+        .rules = data_parallel,
+        .by_pace = true,
+    },
     // Reduce-scatters gradients, and all-gathers updated parameters.
     NamedStrategy{
         .name = "zero1",
@@ -205,12 +221,14 @@ void check_strategy_name(std::string_view name) {
 
 std::vector<std::string_view> plain_names(const Graph& graph, const Mesh& mesh) {
   const bool one_axis = axes_in_use(mesh) <= 1;
+  const bool alike = std::ranges::all_of(mesh, &std::vector<double>::empty, &Axis::paces);
   std::vector<std::string_view> names;
   for (const NamedStrategy& known : kStrategies) {
     const bool is_fsdp = one_axis && !known.on_outer_axes.empty();
     const bool says_nothing =
         known.of_experts && std::ranges::count(known.rules(graph, mesh[0]), "expert") == 0;
-    if (!is_fsdp && !says_nothing && !known.of_stages) {
+    const bool is_dp = known.by_pace && alike;
+    if (!is_fsdp && !says_nothing && !is_dp && !known.of_stages && known.same_as.empty()) {
       names.push_back(known.name);
     }
   }

@@ -30,6 +30,8 @@ struct NamedStrategy {
   bool defer_gradients = false;           // Strategy::defer_gradients
   bool of_experts = false;                // needs experts
   bool by_axis = false;                   // the rules depend on the axis
+  bool by_pace = false;                   // parts in proportion to Axis::paces
+  std::string_view same_as = {};          // another name of this strategy, with which searches compare
   // The axis is a pipeline (pipeline.h). If this name stands alone, that is the outermost axis with
   // ranks, and the others are dp.
   bool of_stages = false;
@@ -44,8 +46,8 @@ std::span<const NamedStrategy> named_strategies();
 const NamedStrategy* find_strategy(std::string_view name);
 
 // Returns the names that differ for a model on the mesh and that searches compare with: without
-// pipelines, without hsdp where one axis has ranks, and without expert strategies where the model
-// has no experts.
+// pipelines, without hsdp where one axis has ranks, without expert strategies where the model has
+// no experts, and without parts in proportion to paces where all ranks are alike.
 std::vector<std::string_view> plain_names(const Graph& graph, const Mesh& mesh);
 
 // `name`: a record's name, or one per axis of the mesh: "node=dp,gpu=megatron" (combination.h).

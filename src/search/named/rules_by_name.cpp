@@ -1,6 +1,7 @@
 #include "search/named/rules_by_name.h"
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "core/limits.h"
 #include "graph/batch.h"
 #include "search/named/pipeline.h"
+#include "sharding/with_shares.h"
 
 namespace hidup {
 namespace {
@@ -87,7 +89,25 @@ Strategy RulesByName::strategy(std::span<const NamedStrategy* const> names) {
     Layout state = sharded_on(state_sharded, storage, tensor.shape, mesh_);
     strategy.parameters.push_back({id, std::move(storage), std::move(state), residency});
   }
-  return with_pipeline(std::move(strategy), names);
+  return with_pipeline(with_paces(std::move(strategy), names), names);
+}
+
+Strategy RulesByName::with_paces(Strategy strategy,
+                                 std::span<const NamedStrategy* const> names) const {
+  constexpr double kParts = 1000.0;  // of the fastest rank
+  for (size_t axis = 0; axis < mesh_.size(); ++axis) {
+    const std::vector<double>& paces = mesh_[axis].paces;
+    if (!names[axis]->by_pace || paces.empty()) {
+      continue;
+    }
+    const double fastest = std::ranges::max(paces);
+    Share weights;
+    for (const double pace : paces) {
+      weights.push_back(std::max<int64_t>(1, std::llround(kParts * pace / fastest)));
+    }
+    strategy = with_shares(graph_, std::move(strategy), axis, weights, weights);
+  }
+  return strategy;
 }
 
 Strategy RulesByName::with_pipeline(Strategy strategy,

@@ -23,6 +23,8 @@ class RulesByName {
   Strategy strategy(std::span<const NamedStrategy* const> names);
 
  private:
+  // Gives the ranks of axes whose name asks for it parts in proportion to their paces.
+  Strategy with_paces(Strategy strategy, std::span<const NamedStrategy* const> names) const;
   // Divides the model in stages along the axis whose name asks for them.
   Strategy with_pipeline(Strategy strategy, std::span<const NamedStrategy* const> names) const;
   const std::vector<Rule>& rules(const NamedStrategy& name, size_t axis);

@@ -8,6 +8,7 @@
 #include "program/memory.h"
 #include "program/work.h"
 #include "search/estimate/choose_routes.h"
+#include "sharding/with_shares.h"
 
 namespace hidup {
 namespace {

@@ -7,8 +7,8 @@
 #include "cost/rank_costs.h"
 #include "program/lower.h"
 #include "search/estimate/estimate.h"
+#include "search/shares/pace_classes.h"
 #include "search/shares/ratios.h"
-#include "search/shares/with_shares.h"
 
 namespace hidup {
 

@@ -1,9 +1,10 @@
-// Strategies whose parts along an axis follow shares.
+// Classes of an axis's ranks with equal devices.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
-#include "sharding/strategy.h"
+#include "sharding/placement.h"
 
 namespace hidup {
 
@@ -21,12 +22,5 @@ std::vector<PaceClass> pace_classes(const Mesh& mesh, size_t axis,
 
 // Returns a weight for each rank of the axis, from one weight for each class.
 Share weights_of(const std::vector<PaceClass>& classes, const std::vector<int64_t>& by_class);
-
-// Returns the strategy with these weights along the axis. Rules that cut take the parts of
-// `compute`, and so do parameters that are stored as their first reader uses them. Other shards of
-// parameters, and of the optimizer's state, take those of `state`. Shares that the strategy has
-// along the axis stay. Equal weights make equal parts.
-Strategy with_shares(const Graph& graph, Strategy strategy, size_t axis, const Share& compute,
-                     const Share& state);
 
 }  // namespace hidup
