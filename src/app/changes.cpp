@@ -59,13 +59,12 @@ class SingleChanges {
       }
     }
     if (run_.options.memory_limit > 0) {
-      add_change("memory", "", "memory x 2",
-                 [](ChangedRun& changed) {
-                   changed.options.memory_limit *= 2;
-                   for (int64_t& limit : changed.options.memory_of_ranks) {
-                     limit *= 2;
-                   }
-                 });
+      add_change("memory", "", "memory x 2", [](ChangedRun& changed) {
+        changed.options.memory_limit *= 2;
+        for (int64_t& limit : changed.options.memory_of_ranks) {
+          limit *= 2;
+        }
+      });
     }
     for (size_t axis = 0; axis < mesh.size(); ++axis) {
       more_ranks(axis);

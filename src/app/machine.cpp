@@ -50,8 +50,8 @@ std::vector<int64_t> memory_of_classes(const Deck& deck, std::vector<int64_t> me
   }
   for (size_t rank = 0; rank < memory.size(); ++rank) {
     const std::optional<int64_t> of_deck = devices[items[rank]].memory;
-    memory[rank] = deck.cluster->emulates() ? of_deck.value_or(least[items[rank]])
-                                            : least[items[rank]];
+    memory[rank] =
+        deck.cluster->emulates() ? of_deck.value_or(least[items[rank]]) : least[items[rank]];
   }
   return memory;
 }

@@ -74,7 +74,7 @@ struct MachineCosts {
   std::optional<Profile> costs;      // none: neither search nor prediction is possible
   bool measured = false;             // false: from rates of the cluster deck
   std::optional<DeviceRates> rates;  // as measured
-  std::vector<int64_t> memory;       // bytes available to a plan: of every rank, the least of its class
+  std::vector<int64_t> memory;  // bytes available to a plan: of every rank, the least of its class
 };
 // Returns the costs of the deck's profile (app/profiling.h), or else of the deck's rates. Throws
 // CollectiveError(usage) where the deck emulates without costs.

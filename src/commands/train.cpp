@@ -109,8 +109,7 @@ void tell(const Inputs& inputs, const Machine& machine, const MachineCosts& know
   const std::string repeated =
       describe(repeated_work(graph, plan.loaded.strategy,
                              rank_costs(inputs.deck(), inputs.mesh, *known.costs),
-                             lowering_options(inputs.deck()),
-                             std::ranges::min(known.memory)),
+                             lowering_options(inputs.deck()), std::ranges::min(known.memory)),
                inputs.mesh, plan.loaded.search_s > 0.0 && !has_hints);
   if (!repeated.empty()) {
     log::info("repeated work: {}", repeated);

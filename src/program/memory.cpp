@@ -270,9 +270,8 @@ int64_t tightest_rank(const std::vector<int64_t>& bytes_of_ranks, const RankLimi
 }
 
 MemoryPlan tightest_plan(const Program& program, const RankLimits& limits) {
-  return limits.empty()
-             ? largest_plan(program)
-             : plan_memory(program, tightest_rank(bytes_of_ranks(program), limits));
+  return limits.empty() ? largest_plan(program)
+                        : plan_memory(program, tightest_rank(bytes_of_ranks(program), limits));
 }
 
 MemoryPlan largest_plan(const Program& program) {

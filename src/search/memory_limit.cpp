@@ -39,8 +39,8 @@ std::string memory_obstacle(const Candidate& candidate, const SearchOptions& opt
   }
   const std::string where =
       limits.empty() ? "per rank" : fmt::format("on rank {}", candidate.memory_rank);
-  return fmt::format("needs {} of {} {}", format_bytes(candidate.memory_bytes),
-                     format_bytes(limit), where);
+  return fmt::format("needs {} of {} {}", format_bytes(candidate.memory_bytes), format_bytes(limit),
+                     where);
 }
 
 int64_t splittable_batch(const Graph& graph) {

@@ -50,7 +50,7 @@ struct SearchState {
   const CostModel& costs;
   const RankCosts& ranks;  // of every rank; the problems rest on `costs`
   const SearchOptions& options;
-  std::vector<Solution> solutions;    // one per number of microbatches and of groups
+  std::vector<Solution> solutions;  // one per number of microbatches and of groups
   // Where memory differs and is short: solutions for more memory than the least, up to the mean.
   // Their plans need unequal parts.
   std::vector<std::vector<Solution>> of_more_memory;

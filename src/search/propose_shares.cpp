@@ -118,8 +118,8 @@ class Unequal {
     }
     const RankLimits& limits = state_.options.memory_of_ranks;
     const RankBytes tightest = tightest_bytes(proposal.parts, state_.options.lowering, limits);
-    const int64_t limit = limits.empty() ? state_.options.memory_limit
-                                         : limits[static_cast<size_t>(tightest.rank)];
+    const int64_t limit =
+        limits.empty() ? state_.options.memory_limit : limits[static_cast<size_t>(tightest.rank)];
     return static_cast<double>(tightest.bytes) / static_cast<double>(limit);
   }
 
@@ -132,8 +132,7 @@ class Unequal {
       // The program's messages hide or do not; simulated ones do so in part, and then shares in
       // proportion to the paces may be faster.
       for (const std::vector<double>& compute : {ratios.compute, in_proportion()}) {
-        Weights weights{.compute = rounded(compute, parts),
-                        .state = rounded(ratios.state, kParts)};
+        Weights weights{.compute = rounded(compute, parts), .state = rounded(ratios.state, kParts)};
         if (!best.compute.empty() && !fits(program, weights, 1.0)) {
           continue;
         }

@@ -80,8 +80,8 @@ class Search {
   void solve_for_more_memory(const Deadline& deadline) {
     const RankLimits& limits = options_.memory_of_ranks;
     const auto least = static_cast<double>(options_.memory_limit);
-    const double mean = std::accumulate(limits.begin(), limits.end(), 0.0) /
-                        static_cast<double>(limits.size());
+    const double mean =
+        std::accumulate(limits.begin(), limits.end(), 0.0) / static_cast<double>(limits.size());
     for (const double limit : {mean, std::sqrt(least * mean)}) {
       SearchOptions more = options_;
       more.memory_limit = std::llround(limit);
@@ -172,8 +172,8 @@ class Search {
   void simulate(Entry& entry) const {
     TimeLimit::check();
     Candidate& candidate = entry.candidate;
-    const bool plans_memory = options_.memory_of_ranks.empty() &&
-                              (options_.baselines || !has_plans(state_.solutions));
+    const bool plans_memory =
+        options_.memory_of_ranks.empty() && (options_.baselines || !has_plans(state_.solutions));
     StrategyParts& parts = entry.proposal.parts;
     const Strategy& first = parts.parts[0].strategy;
     // With equal parts all ranks wait for the slowest.
@@ -292,8 +292,8 @@ class Search {
     Strategy strategy = entry.proposal.make();
     Program program =
         lower_by_costs(state_.graph, strategy, options_.lowering, *reshards_of(strategy));
-    Forecast step = forecast(std::move(strategy), std::move(program), state_.ranks,
-                             options_.memory_of_ranks);
+    Forecast step =
+        forecast(std::move(strategy), std::move(program), state_.ranks, options_.memory_of_ranks);
     Candidate& candidate = entry.candidate;
     candidate.seconds = step.seconds();
     candidate.busy = step.prediction.busy;

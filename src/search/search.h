@@ -40,7 +40,7 @@ struct SearchOptions {
   int64_t memory_limit = 0;  // bytes per rank for all data of the program; 0: no limit
   // Where the ranks' memories differ: the limit of every rank, of which memory_limit is the least.
   RankLimits memory_of_ranks = {};
-  Hints hints;               // constraints on every strategy; see hints.h
+  Hints hints;  // constraints on every strategy; see hints.h
   LoweringOptions lowering;
   // Plans of the dynamic programming to simulate. With 1, steps are up to 0.5 % slower.
   size_t simulated = 3;

@@ -89,8 +89,11 @@ TEST(LoadData, CountsTheVocabularyThatRunsRecord) {
 class LoadStrategy : public testing::Test {
  protected:
   LoadedStrategy load(const std::string& choice, Communicator& world, int64_t memory = 1 << 30) {
-    return load_strategy(choice, input_.deck, input_.graph, input_.mesh,
-                         {.costs = costs_, .memory = memory}, "", world);
+    return load_strategy(
+        choice, input_.deck, input_.graph, input_.mesh,
+        {.costs = costs_,
+         .memory = std::vector<int64_t>(static_cast<size_t>(world.size()), memory)},
+        "", world);
   }
 
   SmallDecks decks_;

@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "app/costs.h"
 #include "app/planning.h"
 #include "app/run_search.h"
+#include "program/memory.h"
+#include "search/named/named_strategies.h"
 #include "sharding/read_strategy.h"
 
 namespace hidup {
@@ -89,6 +93,59 @@ TEST(Shares, AreThoseOfTheClassesHoweverTheyAreWritten) {
   EXPECT_EQ(plan("[{host: a, count: 2, " + one + ", {ranks: '3, 2', " + half + "]"), by_count);
   EXPECT_EQ(plan("[{count: 1, " + one + ", {ranks: 1, " + one + ", {count: 2, " + half + "]"),
             by_count);
+}
+
+// Two ranks have too little memory for a fourth of this model under any strategy.
+TEST(Shares, FollowTheMemoryWhereOnlyUnequalStateFits) {
+  const auto find = [](const std::string& devices, std::string& problem) {
+    Overrides overrides = ranks(4);
+    overrides.insert(overrides.end(),
+                     {"model.layers=2", "train.batch=16", "cluster.device.flops=15.7TFLOPS"});
+    const PlanningInput input = read(overrides, devices);
+    try {
+      return std::optional(found_for(input));
+    } catch (const Error& error) {
+      problem = error.what();
+      return std::optional<SearchOutcome>();
+    }
+  };
+  std::string problem;
+  EXPECT_FALSE(find("[{count: 4, memory: 150MiB}]", problem));
+  EXPECT_NE(problem.find("no strategy fits in 150.00 MiB"), std::string::npos) << problem;
+  for (const auto& [devices, small] : {std::pair("[{count: 2, memory: 2GiB}, {count: 2, memory: "
+                                                 "150MiB}]",
+                                                 2),
+                                       std::pair("[{count: 2, memory: 150MiB}, {count: 2, memory: "
+                                                 "2GiB}]",
+                                                 0)}) {
+    const std::optional<SearchOutcome> found = find(devices, problem);
+    ASSERT_TRUE(found) << problem;
+    EXPECT_FALSE(found->step.strategy.mesh[0].shares.empty());
+    for (int64_t rank = 0; rank < 4; ++rank) {
+      const int64_t bytes = plan_memory(found->step.program, rank).bytes;
+      EXPECT_LE(bytes, int64_t{rank / 2 == small / 2 ? 150 : 2048} << 20) << rank;
+    }
+  }
+}
+
+// HAP's baselines: equal parts, and parts in proportion to the flops.
+TEST(Shares, OfDpCpFollowThePaces) {
+  const PlanningInput input = read(ranks(3), fmt::format("[{}, {}, {}]", kOne, kHalf, kQuarter));
+  const Strategy by_pace = named_strategy("dp-cp", input.graph, input.mesh);
+  ASSERT_EQ(by_pace.mesh[0].shares.size(), 1U);
+  EXPECT_EQ(by_pace.mesh[0].shares[0], (Share{1000, 500, 250}));
+  Strategy equal = named_strategy("dp-ev", input.graph, input.mesh);
+  EXPECT_EQ(equal.name, "dp-ev");
+  equal.name = "dp";
+  const Strategy dp = named_strategy("dp", input.graph, input.mesh);
+  EXPECT_EQ(print_strategy(input.graph, equal), print_strategy(input.graph, dp));
+  const auto lists = [](const PlanningInput& of, std::string_view name) {
+    const std::vector<std::string_view> names = plain_names(of.graph, of.mesh);
+    return std::ranges::find(names, name) != names.end();
+  };
+  EXPECT_TRUE(lists(input, "dp-cp"));
+  EXPECT_FALSE(lists(input, "dp-ev")) << "it is dp";
+  EXPECT_FALSE(lists(read(ranks(3), "[]"), "dp-cp")) << "it is dp there";
 }
 
 // The ranks of an axis have a pace where the devices change along it: not along gpu here.

@@ -117,6 +117,21 @@ TEST(LargestPlan, IsOfTheRankThatNeedsMost) {
   }
 }
 
+TEST(TightestPlan, IsOfTheRankWithTheLeastRoom) {
+  const Program program = program_with(axis_of({2, 4, 2}), ShareNumber::of(1));
+  const std::vector<int64_t> bytes = bytes_of_ranks(program);
+  ASSERT_EQ(bytes.size(), 3U);
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    EXPECT_EQ(bytes[static_cast<size_t>(rank)], plan_memory(program, rank).bytes) << rank;
+  }
+  EXPECT_GT(bytes[1], bytes[0]);
+  EXPECT_EQ(rank_alike(program, 1), 1);
+  EXPECT_EQ(rank_alike(program, 2), 0);
+  EXPECT_EQ(tightest_plan(program, {}).rank, 1) << "without limits: that needs most";
+  EXPECT_EQ(tightest_plan(program, {bytes[0], 2 * bytes[1], 2 * bytes[2]}).rank, 0);
+  EXPECT_EQ(tightest_plan(program, {2 * bytes[0], 2 * bytes[1], bytes[2] - 1}).rank, 2);
+}
+
 // Returns true if some rank refuses the program, by the memory that the ranks had planned before.
 bool is_refused(const Program& program, const std::vector<MemoryPlan>& plans) {
   try {

@@ -106,8 +106,7 @@ RankBytes tightest_bytes(const StrategyParts& parts, const LoweringOptions& lowe
   }
   std::vector<double> sums(limits.size());
   for (const StrategyParts::Part& part : parts.parts) {
-    const std::vector<int64_t> bytes =
-        bytes_of_ranks(lower(*part.graph, part.strategy, lowering));
+    const std::vector<int64_t> bytes = bytes_of_ranks(lower(*part.graph, part.strategy, lowering));
     for (size_t rank = 0; rank < sums.size(); ++rank) {
       sums[rank] += part.weight * static_cast<double>(bytes[rank]);
     }

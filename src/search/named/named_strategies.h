@@ -31,7 +31,7 @@ struct NamedStrategy {
   bool of_experts = false;                // needs experts
   bool by_axis = false;                   // the rules depend on the axis
   bool by_pace = false;                   // parts in proportion to Axis::paces
-  std::string_view same_as = {};          // another name of this strategy, with which searches compare
+  std::string_view same_as = {};  // another name of this strategy, with which searches compare
   // The axis is a pipeline (pipeline.h). If this name stands alone, that is the outermost axis with
   // ranks, and the others are dp.
   bool of_stages = false;

@@ -13,8 +13,7 @@ std::vector<PaceClass> pace_classes(const Mesh& mesh, size_t axis,
   const auto size = static_cast<size_t>(along.size);
   std::vector<int64_t> least(size);
   for (size_t rank = 0; rank < memory.size(); ++rank) {
-    int64_t& of = least[static_cast<size_t>(
-        coordinate_of(mesh, static_cast<int64_t>(rank), axis))];
+    int64_t& of = least[static_cast<size_t>(coordinate_of(mesh, static_cast<int64_t>(rank), axis))];
     of = of == 0 ? memory[rank] : std::min(of, memory[rank]);
   }
   std::map<std::pair<double, int64_t>, std::vector<int64_t>, std::greater<>> alike;
