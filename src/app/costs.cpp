@@ -55,6 +55,27 @@ Pace slowest_pace(const ClusterDeck& cluster) {
   return slowest;
 }
 
+// The distinct paces of cluster.devices, and the index of each rank's pace.
+struct Classes {
+  std::vector<Pace> paces;
+  std::vector<size_t> class_of_rank;
+};
+
+Classes classes_of(const ClusterDeck& cluster) {
+  Classes classes;
+  for (const DeviceClass& device : cluster.devices) {
+    const Pace pace = pace_of(device.flops, device.memory_bandwidth);
+    const auto known = std::ranges::find(classes.paces, pace);
+    const auto number = static_cast<size_t>(known - classes.paces.begin());
+    if (known == classes.paces.end()) {
+      classes.paces.push_back(pace);
+    }
+    classes.class_of_rank.insert(classes.class_of_rank.end(), static_cast<size_t>(device.count),
+                                 number);
+  }
+  return classes;
+}
+
 // Returns the mean pace of all ranks of cluster.devices.
 Pace mean_pace(const ClusterDeck& cluster) {
   Pace sum{};
@@ -193,21 +214,8 @@ std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, con
 }
 
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
-  if (deck.cluster->devices.empty() || is_measured(costs)) {
-    return CostModel(costs);
-  }
-  std::vector<Pace> paces;
-  std::vector<size_t> class_of_rank;
-  for (const DeviceClass& device : deck.cluster->devices) {
-    const Pace pace = pace_of(device.flops, device.memory_bandwidth);
-    const auto known = std::ranges::find(paces, pace);
-    const auto number = static_cast<size_t>(known - paces.begin());
-    if (known == paces.end()) {
-      paces.push_back(pace);
-    }
-    class_of_rank.insert(class_of_rank.end(), static_cast<size_t>(device.count), number);
-  }
-  if (paces.size() == 1) {
+  auto [paces, class_of_rank] = classes_of(*deck.cluster);
+  if (paces.size() < 2 || is_measured(costs)) {
     return CostModel(costs);
   }
   std::vector<CostModel> classes;
@@ -232,14 +240,36 @@ Profile balanced_costs(const Deck& deck, const Mesh& mesh, const Profile& costs)
   return balanced;
 }
 
+std::vector<BandwidthTrace> paces_in_time(const Deck& deck) {
+  constexpr double kNominal = 1e9;  // a trace has whole numbers
+  std::vector<BandwidthTrace> paces;
+  bool varies = false;
+  for (const DeviceClass& device : deck.cluster->devices) {
+    std::vector<BandwidthTrace::Phase> phases;
+    for (const TracePhase& phase : device.pace_trace) {
+      phases.push_back({phase.for_s, kNominal * phase.rate});
+    }
+    varies = varies || !phases.empty();
+    paces.insert(paces.end(), static_cast<size_t>(device.count),
+                 phases.empty() ? BandwidthTrace() : BandwidthTrace(kNominal, phases));
+  }
+  return varies ? paces : std::vector<BandwidthTrace>();
+}
+
+std::vector<int64_t> device_classes(const Deck& deck, int64_t ranks) {
+  const std::vector<size_t> classes = classes_of(*deck.cluster).class_of_rank;
+  return classes.empty() ? std::vector<int64_t>(static_cast<size_t>(ranks), 0)
+                         : std::vector<int64_t>(classes.begin(), classes.end());
+}
+
 std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh) {
   std::vector<BandwidthTrace> links;
   bool varies = false;
   for (const Axis& along : mesh) {
     const MeshAxis& axis = axis_of(*deck.cluster, along.name);
     std::vector<BandwidthTrace::Phase> phases;
-    for (const LinkPhase& phase : axis.bandwidth_trace) {
-      phases.push_back({phase.for_s, phase.bandwidth});
+    for (const TracePhase& phase : axis.bandwidth_trace) {
+      phases.push_back({phase.for_s, phase.rate});
     }
     varies = varies || !phases.empty();
     links.push_back(phases.empty() ? BandwidthTrace() : BandwidthTrace(*axis.bandwidth, phases));

@@ -15,6 +15,7 @@
 #include "commands/commands.h"
 #include "commands/doctor_run.h"
 #include "core/results.h"
+#include "core/text.h"
 #include "core/units.h"
 #include "core/version.h"
 #include "device/device.h"

@@ -27,6 +27,7 @@
 #include "train/checkpoints.h"
 #include "train/report.h"
 #include "train/stop.h"
+#include "train/stragglers.h"
 #include "train/trainer.h"
 
 namespace hidup {
@@ -176,11 +177,24 @@ ExitCode train_on(const TrainOptions& options, const Inputs& inputs, const Machi
   StopWatch watch({.folder = std::filesystem::path(files.out).parent_path().string(),
                    .began = options.began,
                    .limit_s = options.wall_time_s});
+  std::optional<RankCosts> costs;
+  if (known.costs) {
+    costs = rank_costs(deck, inputs.mesh, *known.costs);
+  }
+  std::optional<Stragglers> stragglers;
+  if (world.size() > 1) {
+    stragglers.emplace(plan.training->program, world,
+                       WatchedCluster{.hosts = header.run.hostnames,
+                                      .devices = device_classes(deck, world.size()),
+                                      .costs = costs ? &*costs : nullptr},
+                       rows);
+  }
   Trainer trainer(deck, *inputs.data.batches, execution.executor(), world, execution.start(),
                   {.timings = rows,
                    .report = first ? &report : nullptr,
                    .stop_watch = first ? &watch : nullptr,
                    .checkpoints = &checkpoints,
+                   .stragglers = stragglers ? &*stragglers : nullptr,
                    .gradients = options.dump_gradients,
                    .overwrite = options.overwrite,
                    .validation = execution.evaluator()});

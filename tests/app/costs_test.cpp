@@ -269,7 +269,7 @@ TEST(RankCosts, AreAlikeWithoutDevicesAndWithAProfile) {
 TEST(LinksInTime, AreThoseWithATrace) {
   Deck deck = deck_with_rates();
   EXPECT_TRUE(links_in_time(deck, kMesh).empty());
-  deck.cluster->mesh[0].bandwidth_trace = {{.for_s = 1e-6, .bandwidth = 5e8}};
+  deck.cluster->mesh[0].bandwidth_trace = {{.for_s = 1e-6, .rate = 5e8}};
   deck.cluster->mesh[0].shared = 2;
   const std::vector<BandwidthTrace> links = links_in_time(deck, kMesh);
   ASSERT_EQ(links.size(), 2U);

@@ -49,7 +49,7 @@ TEST(Emulation, ReadsDevicesAndLinks) {
       kModel, kCluster,
       {kOn, "cluster.emulate_dilation=2.5", axes(trace, "4"),
        "cluster.devices=[{flops: 1TFLOPS, count: 6}, {flops: 500GFLOPS, memory_bandwidth: 1GB/s}, "
-       "{flops: 1GFLOPS}]"});
+       "{flops: 1GFLOPS, pace_trace: [{for: 1s, pace: 1}, {for: 5ms, pace: 0.25}]}]"});
   EXPECT_EQ(deck.cluster->emulate, "on");
   EXPECT_EQ(deck.cluster->emulate_dilation, 2.5);
   ASSERT_EQ(deck.cluster->devices.size(), 3U);
@@ -59,13 +59,17 @@ TEST(Emulation, ReadsDevicesAndLinks) {
   EXPECT_EQ(deck.cluster->devices[1].count, 1);
   EXPECT_EQ(deck.cluster->devices[1].flops, 5e11);
   EXPECT_EQ(deck.cluster->devices[1].memory_bandwidth, 1e9);
+  EXPECT_TRUE(deck.cluster->devices[1].pace_trace.empty());
+  ASSERT_EQ(deck.cluster->devices[2].pace_trace.size(), 2U);
+  EXPECT_EQ(deck.cluster->devices[2].pace_trace[1].for_s, 0.005);
+  EXPECT_EQ(deck.cluster->devices[2].pace_trace[1].rate, 0.25);
   const MeshAxis& node = deck.cluster->mesh[0];
   EXPECT_EQ(node.shared, 4);
   ASSERT_EQ(node.bandwidth_trace.size(), 2U);
   EXPECT_EQ(node.bandwidth_trace[0].for_s, 0.01);
-  EXPECT_EQ(node.bandwidth_trace[0].bandwidth, 1e9);
+  EXPECT_EQ(node.bandwidth_trace[0].rate, 1e9);
   EXPECT_EQ(node.bandwidth_trace[1].for_s, 2.0);
-  EXPECT_EQ(node.bandwidth_trace[1].bandwidth, 2.5e8);
+  EXPECT_EQ(node.bandwidth_trace[1].rate, 2.5e8);
   EXPECT_TRUE(deck.cluster->mesh[1].bandwidth_trace.empty());
   EXPECT_EQ(place_of(deck, "cluster.mesh[0].bandwidth_trace[1].for"), "--set " + axes(trace, "4"));
   const Deck one_axis = parse(
@@ -83,8 +87,9 @@ TEST(Emulation, RefusesWhatDevicesCannotBe) {
     return text.substr(std::min(place.size(), text.size()));
   };
   EXPECT_EQ(problem("4"), "cluster.devices: expected a list of devices, found 4");
-  EXPECT_EQ(problem("[4]"),
-            "cluster.devices[0]: expected the keys count, flops, memory_bandwidth, found 4");
+  EXPECT_EQ(
+      problem("[4]"),
+      "cluster.devices[0]: expected the keys count, flops, memory_bandwidth, pace_trace, found 4");
   EXPECT_EQ(problem("[{count: 2}]"),
             "cluster.devices[0].flops is missing: expected a rate such as 15.7TFLOPS, from "
             "1MFLOPS to 1000PFLOPS");
@@ -94,7 +99,7 @@ TEST(Emulation, RefusesWhatDevicesCannotBe) {
             "unknown key cluster.devices[0].cuont: did you mean cluster.devices[0].count?");
   EXPECT_EQ(set({"cluster.devices[0].count=1"}),
             "--set cluster.devices[0].count=1: cluster.devices is a list: set all of it, as a "
-            "list of {count, flops, memory_bandwidth}");
+            "list of {count, flops, memory_bandwidth, pace_trace}");
 }
 
 TEST(Emulation, DevicesAreAsManyAsTheRanks) {
