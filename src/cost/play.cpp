@@ -56,8 +56,9 @@ void Durations::add_rank(const Program& program, const RankCosts& costs, int64_t
     const bool computes = collective_of(instruction.opcode).empty();
     const double varying_s = computes ? duration.alone_s : duration.sending_s;
     const int trace = trace_of(instruction, rank);
-    const double slowest = trace >= 0 ? traces_[static_cast<size_t>(trace)].slowest() : 1.0;
-    most_s.push_back(duration.alone_s + varying_s * slowest);
+    most_s.push_back(duration.alone_s +
+                     (trace < 0 ? duration.sending_s
+                                : varying_s * traces_[static_cast<size_t>(trace)].slowest()));
     if (most_s.back() > kLongest_s) {
       unlike.emplace_back();  // the check of the sum below throws
       continue;

@@ -30,7 +30,7 @@ std::string hosts_of(const WatchedPart& part, const std::vector<std::string>& ho
 std::string name_of(const WatchedPart& part, const std::vector<std::string>& hosts) {
   const std::vector<int> ranks(part.ranks.begin(), part.ranks.end());
   const std::string numbers = fmt::format("{} ({})", format_numbers(ranks), hosts_of(part, hosts));
-  return part.computes() ? "rank " + numbers
+  return part.computes() ? "the computation of rank " + numbers
                          : fmt::format("messages along {} between ranks {}", part.axes, numbers);
 }
 
@@ -79,12 +79,12 @@ std::string describe(const SlowNews& news, const std::vector<WatchedPart>& parts
   const bool alone = std::ranges::count_if(parts, [&](const WatchedPart& other) {
                        return other.computes() && other.like == part.like;
                      }) == 1;
-  const std::string_view others = alone ? "before" : "its class";
+  const std::string_view others = alone ? "before" : "that of its class";
   if (news.over) {
-    return fmt::format("{} computes as fast as {} again since step {}", name, others, news.since);
+    return fmt::format("{} takes as long as {} again since step {}", name, others, news.since);
   }
   return fmt::format(
-      "{} computes {} longer than {} since step {}, mostly in {} ({} longer): the "
+      "{} takes {} longer than {} since step {}, mostly in {} ({} longer): the "
       "rank is slow, not its link",
       name, percent(news.slower_by), others, news.since, hidup::name_of(news.operations),
       percent(news.operations_slower_by));

@@ -278,6 +278,20 @@ TEST(LinksInTime, AreThoseWithATrace) {
   EXPECT_EQ(links_in_time(deck, {kMesh[1], kMesh[0]})[1].end_of(0, 1000), 2000) << "by name";
 }
 
+TEST(PacesInTime, AreThoseOfEveryRank) {
+  Deck deck = deck_with_rates();
+  EXPECT_TRUE(paces_in_time(deck).empty());
+  EXPECT_EQ(device_classes(deck, 3), (std::vector<int64_t>{0, 0, 0}));
+  deck.cluster->devices = {{.count = 2, .flops = 1e12},
+                           {.flops = 2e12},
+                           {.flops = 1e12, .pace_trace = {{.for_s = 1e-6, .rate = 0.25}}}};
+  const std::vector<BandwidthTrace> paces = paces_in_time(deck);
+  ASSERT_EQ(paces.size(), 4U);
+  EXPECT_EQ(paces[1].end_of(0, 1000), 1000);
+  EXPECT_EQ(paces[3].end_of(0, 1000), 4000);
+  EXPECT_EQ(device_classes(deck, 4), (std::vector<int64_t>{0, 0, 1, 0}));
+}
+
 TEST(CostsWithoutRanks, OfTheDecksFileWhereItFits) {
   const SmallDecks decks;
   const Mesh ranks = {{"ranks", 4}};

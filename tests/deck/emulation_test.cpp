@@ -102,6 +102,15 @@ TEST(Emulation, RefusesWhatDevicesCannotBe) {
             "list of {count, flops, memory_bandwidth, pace_trace}");
 }
 
+TEST(Emulation, OnlyEmulatedDevicesVary) {
+  const std::string devices =
+      "cluster.devices=[{count: 2, flops: 1TFLOPS, pace_trace: [{for: 1s, pace: 2}]}]";
+  EXPECT_EQ(
+      set({devices, axes("", "1"), "cluster.emulate=off"}),
+      "--set " + devices + ": cluster.devices[0].pace_trace has no use with cluster.emulate off");
+  EXPECT_NE(set({"cluster.devices=[{flops: 1TFLOPS, pace_trace: [{for: 1s, pace: 0}]}]"}), "");
+}
+
 TEST(Emulation, DevicesAreAsManyAsTheRanks) {
   const std::string devices =
       "cluster.devices=[{count: 2, flops: 1TFLOPS}, {flops: 1GFLOPS}, {flops: 1MFLOPS}]";
@@ -218,7 +227,7 @@ TEST(Emulation, TracesNeedEmulationAndABandwidth) {
   EXPECT_EQ(set({kOn, key + "1Gbps"}),
             "--set " + key +
                 "1Gbps: cluster.mesh[1].bandwidth_trace: expected a list of times with "
-                "bandwidths, found 1Gbps");
+                "bandwidths or paces, found 1Gbps");
 }
 
 TEST(Emulation, HasItsLimits) {

@@ -124,7 +124,7 @@ TEST(ResolvedDeck, KeepsListsOfMaps) {
        "cluster.mesh=[{name: node, size: 2, bandwidth: 1GB/s, shared: 2, bandwidth_trace: [{for: "
        "10ms, bandwidth: 1GB/s}, {for: 1.5s, bandwidth: 250MB/s}]}, {name: gpu, size: 2}]",
        "cluster.devices=[{flops: 1TFLOPS}, {count: 3, flops: 500GFLOPS, memory_bandwidth: "
-       "30GB/s}]"});
+       "30GB/s, pace_trace: [{for: 2s, pace: 0.5}]}]"});
   const std::string text = resolved_yaml(deck, DeckFile::cluster);
   const std::string lists =
       "      shared: 2\n"
@@ -143,9 +143,11 @@ TEST(ResolvedDeck, KeepsListsOfMaps) {
       "    - count: 1\n"
       "      flops: 1TFLOPS\n"
       "      memory_bandwidth: auto\n"
+      "      pace_trace: []\n"
       "    - count: 3\n"
       "      flops: 0.5TFLOPS\n"
-      "      memory_bandwidth: 30GB/s\n";
+      "      memory_bandwidth: 30GB/s\n"
+      "      pace_trace: [{for: 2s, pace: 0.5}]\n";
   EXPECT_NE(text.find(lists), std::string::npos) << text;
   EXPECT_EQ(resolved_twice(deck), resolved_yaml(deck));
 }
