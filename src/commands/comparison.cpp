@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 namespace hidup {
 namespace {
@@ -11,15 +12,20 @@ namespace {
 constexpr double kRankMargin = 0.10;
 constexpr double kLinkMargin = 0.25;
 
-// Returns the median, of an even number of values the upper middle one: of two values the faster
-// one counts. Returns 0 for no values.
-double upper_median(std::vector<double> values) {
+// Returns the value below which so many parts of the values lie, or 0 for no values.
+double quantile(std::vector<double> values, double part) {
   if (values.empty()) {
     return 0.0;
   }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
+  const auto below = static_cast<std::ptrdiff_t>(part * static_cast<double>(values.size()));
+  const auto at = values.begin() + std::min(below, std::ssize(values) - 1);
+  std::ranges::nth_element(values, at);
+  return *at;
+}
+
+// Returns the median; of two values the faster one counts.
+double upper_median(std::vector<double> values) {
+  return quantile(std::move(values), 0.5);
 }
 
 std::string rank_text(const std::vector<RankRates>& rates, int64_t rank) {
@@ -43,13 +49,7 @@ class LinkComparison {
   }
 
   std::vector<std::string> slow(bool across) const {
-    std::vector<double> all;
-    for (size_t i = 0; i < pairs_.size(); ++i) {
-      if (is_across(i) == across) {
-        all.push_back(links_[i]);
-      }
-    }
-    const double usual = upper_median(all);
+    const double usual = usual_link(across);
     const auto is_slow = [&](double link) { return link < (1.0 - kLinkMargin) * usual; };
     const std::string like = across ? "between hosts" : "inside a host";
     std::vector<std::string> lines;
@@ -82,6 +82,18 @@ class LinkComparison {
   bool is_across(size_t pair) const {
     return rates_[static_cast<size_t>(pairs_[pair].first)].host !=
            rates_[static_cast<size_t>(pairs_[pair].second)].host;
+  }
+
+  // Of few ranks, most links are those of one slow rank. So every rank counts by its fast links.
+  double usual_link(bool across) const {
+    constexpr double kFast = 0.75;
+    std::vector<double> fast;
+    for (int64_t rank = 0; rank < std::ssize(rates_); ++rank) {
+      if (const std::vector<double> own = of_rank(rank, across); !own.empty()) {
+        fast.push_back(quantile(own, kFast));
+      }
+    }
+    return upper_median(fast);
   }
 
   const std::vector<RankRates>& rates_;

@@ -17,10 +17,10 @@ struct RankRates {
   double memory = 0.0;    // bytes/s
 };
 
-// Returns a line per rank or pair that is slower than the median of those like it: ranks of a class
-// by 10 %, pairs in one host and pairs of different hosts by 25 %. A rank of which most links to
-// other hosts (or inside its host) are slow has one line for them. `rates`: of every rank;
-// `links`: bytes/s of each pair.
+// Returns a line per rank or pair that is slower than those like it: by 10 % than the median of the
+// other ranks of its class; by 25 % than the usual pair in one host, or of different hosts. A rank
+// of which most links to other hosts (or inside its host) are slow has one line for them. `rates`:
+// of every rank; `links`: bytes/s of each pair.
 std::vector<std::string> what_is_slow(const std::vector<RankRates>& rates,
                                       const std::vector<RankPair>& pairs,
                                       const std::vector<double>& links);
