@@ -167,6 +167,7 @@ std::optional<SlowRanks::Comparison> SlowRanks::against_past(size_t part, const 
   }
   const auto past = [&](const auto& pick) {
     std::vector<double> values;
+    values.reserve(usual.size());
     for (const Sample& sample : usual) {
       values.push_back(pick(sample));
     }

@@ -52,13 +52,13 @@ std::vector<double> measure_pairs(Device& device, Communicator& world, Communica
   std::vector<double> mine(pairs.size(), 0.0);
   for (size_t i = 0; i < pairs.size(); ++i) {
     world.barrier();
-    const auto [first, second] = pairs[i];
+    const RankPair& pair = pairs[i];
     exchanges.issue(kExchanges, {}, [&](Stream& in) {
-      send_one(in, first, second);
-      send_one(in, second, first);
+      send_one(in, pair.first, pair.second);
+      send_one(in, pair.second, pair.first);
     });
     const std::vector<double> took = lengths(exchanges.times());
-    if (world.rank() == pairs[i].first || world.rank() == pairs[i].second) {
+    if (world.rank() == pair.first || world.rank() == pair.second) {
       mine[i] = *std::min_element(took.begin() + 1, took.end());
     }
   }

@@ -151,6 +151,7 @@ void Stragglers::end_block(int64_t step) {
     return;
   }
   std::vector<RankDigest> digests;
+  digests.reserve(all.size());
   for (const std::vector<double>& numbers : all) {
     digests.push_back(digest_of(numbers));
   }
