@@ -136,6 +136,33 @@ def loads(path):
             "dropped_share": steps["dropped"].sum() / chosen if chosen else None}
 
 
+def slow_times(path):
+    """Returns the times in which ranks were slow, from read_stragglers(): a list of dictionaries with rank,
+    since and until (steps; None: to the end), slower_by and cause."""
+    found, now = [], {}
+    for row in hidup_timings.read_stragglers(path).itertuples():
+        kind = (row.rank, row.cause == "messages")
+        if row.over and kind in now:
+            now.pop(kind)["until"] = row.since - 1
+        elif not row.over:
+            now[kind] = {"rank": row.rank, "since": row.since, "until": None,
+                         "slower_by": row.slower_by, "cause": row.cause}
+            found.append(now[kind])
+    return found
+
+
+def slow_ranks(path, step=None):
+    """Returns texts by rank, of the ranks that were slow at this step (default: at any): "50% slower in
+    products from step 101 to 200"."""
+    texts = {}
+    for slow in slow_times(path):
+        if step is None or slow["since"] <= step <= (slow["until"] or step):
+            until = f" to {slow['until']}" if slow["until"] else ""
+            texts.setdefault(slow["rank"], []).append(
+                f"{slow['slower_by']:.0%} slower in {slow['cause']} from step {slow['since']}{until}")
+    return {rank: ", ".join(those) for rank, those in texts.items()}
+
+
 def short_names(paths):
     """Returns distinct names for legends and tables: names without ending, with folders where names alone are
     equal."""

@@ -198,6 +198,25 @@ def read_experts(path):
     return pandas.DataFrame({k: v[:rows].ravel() for k, v in columns.items()}, index=index)
 
 
+def read_stragglers(path):
+    """Returns what the run found out about slow ranks, in the order in which it did: a data frame with the
+    columns step (when it was found), since, rank, cause (text), slower_by (0.5: 1.5 times as long) and over
+    (True: the rank has its usual pace again). Without rows where ranks were not compared."""
+    columns = ("step", "since", "rank", "cause", "slower_by", "over")
+    with reading(path) as file:
+        if "stragglers" not in file:
+            return pandas.DataFrame(columns=columns)
+        group = file["stragglers"]
+        frame = pandas.DataFrame(_equally_long({name: group[name][:] for name in columns}))
+        causes = dict(enumerate(group.attrs["causes"]))
+    return frame.assign(cause=frame["cause"].map(causes), over=frame["over"] != 0)
+
+
+def _equally_long(columns):
+    rows = min(len(values) for values in columns.values())
+    return {name: values[:rows] for name, values in columns.items()}
+
+
 def read_table(path, group):
     """Returns the equally long columns of a group, "program" or "timeline", as a data frame."""
     with reading(path) as file:

@@ -75,7 +75,7 @@ int run(int& argc, char**& argv, std::function<int()>& ranks) {
   app.require_subcommand(1);
   app.footer(kExitCodes);
   hidup::TrainOptions train;
-  hidup::TrainOptions doctor;
+  hidup::DoctorOptions doctor;
   hidup::EvaluateOptions evaluated;
   hidup::GenerateOptions generated;
   hidup::ExportOptions exported;

@@ -283,15 +283,18 @@ void add_schedule(CLI::App& app, ScheduleOptions& options) {
                      "Print one JSON object, which python3 -m analysis schedule draws, too");
 }
 
-void add_doctor(CLI::App& app, TrainOptions& options) {
+void add_doctor(CLI::App& app, DoctorOptions& options) {
   CLI::App* doctor = app.add_subcommand(
       "doctor",
       "Show libraries, the device of every rank, what a run would find, and what looks wrong "
       "(start with mpirun, and the same arguments, as you would train)");
-  doctor->add_option("DECK", options.deck, "Model deck");
-  doctor->add_option("--cluster", options.cluster, "Cluster deck");
-  doctor->add_option("--set", options.overrides, kOverride)->allow_extra_args(false);
-  add_run_options(*doctor, options);
+  doctor->add_option("DECK", options.run.deck, "Model deck");
+  doctor->add_option("--cluster", options.run.cluster, "Cluster deck");
+  doctor->add_option("--set", options.run.overrides, kOverride)->allow_extra_args(false);
+  add_run_options(*doctor, options.run);
+  doctor->add_flag("--compare", options.compare,
+                   "Measure products, memory and the link of every pair of ranks, and name those "
+                   "that are slower than others like them");
 }
 
 }  // namespace hidup

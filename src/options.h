@@ -18,6 +18,6 @@ void add_explain(CLI::App& app, ExplainOptions& options);
 void add_validate(CLI::App& app, ValidateOptions& options);
 void add_graph(CLI::App& app, GraphOptions& options);
 void add_schedule(CLI::App& app, ScheduleOptions& options);
-void add_doctor(CLI::App& app, TrainOptions& options);
+void add_doctor(CLI::App& app, DoctorOptions& options);
 
 }  // namespace hidup

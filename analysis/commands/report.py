@@ -40,10 +40,10 @@ def drawn(path, title, name, draw):
         return page.section(title, page.note(f"Not drawn: {without_path(error, path)}."))
 
 
-def warnings(run, frame):
-    """Returns warnings to read before the numbers, as sentences."""
+def warnings(run, frame, slow):
+    """Returns warnings to read before the numbers, as sentences. slow: facts.slow_ranks()."""
     planned, last, wall = run["planned_steps"], run["last_step"], run["wall_s"]
-    slow = int((frame["wall_s"] > 2 * wall).sum())
+    long = int((frame["wall_s"] > 2 * wall).sum())
     lost = int((~numpy.isfinite(frame["loss"])).sum())
     error, dropped = run["prediction_error"], run.get("dropped_share")
     found = (
@@ -58,10 +58,11 @@ def warnings(run, frame):
         (error is not None and abs(error) > 0.15,
          f"The step takes {seconds(wall)}, but {seconds(run['predicted_iteration_s'])} were "
          "predicted."),
-        (20 * slow > len(frame), f"{slow} of {len(frame)} steps took more than twice the median."),
+        (20 * long > len(frame), f"{long} of {len(frame)} steps took more than twice the median."),
         (run["idle_s"] > 0.2 * wall, f"The busiest rank is idle for {run['idle_s'] / wall:.0%} of the "
          "step."),
         (dropped and dropped > 0.1, f"{dropped or 0:.0%} of the tokens found no slot at an expert."),
+        *((True, f"Rank {rank} was {text}.") for rank, text in slow.items()),
     )
     return [sentence for holds, sentence in found if holds]
 
@@ -88,14 +89,17 @@ def ranks_table(path, run):
     spans, memory = hidup_timings.read_spans(path), hidup_timings.read_memory(path)
     hosts = run["hostnames"] or []
     ranks = spans["compute_s"].shape[1]
+    slow = facts.slow_ranks(path)
     rows = []
     for rank in range(min(ranks, MOST_RANKS)):
         times = [seconds(float(numpy.median(values[:, rank]))) for values in spans.values()]
         sizes = [size(int(values[rank])) for values in memory.values() if rank < len(values)]
-        rows.append([rank, hosts[rank] if rank < len(hosts) else "–", *times, *sizes])
+        rows.append([rank, hosts[rank] if rank < len(hosts) else "–", *times, *sizes,
+                     *([slow.get(rank, "–")] if slow else [])])
     head = ["rank", "host", "compute", "communication", "of it exposed",
             *(["pipeline idle"] if "idle_s" in spans else []),
-            *(name.removesuffix("_bytes") + " memory" for name in memory)]
+            *(name.removesuffix("_bytes") + " memory" for name in memory),
+            *(["slow"] if slow else [])]
     some = f"the first {MOST_RANKS} of {ranks} ranks" if ranks > MOST_RANKS else f"{ranks} ranks"
     return page.fold(f"Per rank: {some}, medians of the steps", page.table(head, rows))
 
@@ -131,7 +135,7 @@ def report(path):
     run = facts.of_run(path)
     frame = hidup_timings.read(path, join=False)
     title = facts.subject(path)
-    known = warnings(run, frame)
+    known = warnings(run, frame, facts.slow_ranks(path))
     return page.page(title, [
         f"<h1>{page.text(title)}</h1>",
         page.note(f"{run['command_line'] or ''}"),

@@ -259,7 +259,9 @@ def measured_panels(path, step, ranks):
     missing = [rank for rank in ranks or [] if rank not in there]
     if missing:
         raise KeyError(f"{path}: no rank {missing[0]}; there are ranks 0 to {there[-1]}")
-    labels = {rank: f"rank {rank}" for rank in ranks or there[:MOST_RANKS]}
+    slow = facts.slow_ranks(path, int(events["step"].iloc[0]))
+    labels = {rank: f"rank {rank}" + ("\nslow" if rank in slow else "")
+              for rank in ranks or there[:MOST_RANKS]}
     return panels_of(events, labels), int(events["step"].iloc[0])
 
 

@@ -67,6 +67,25 @@ Pace slowest_pace(const ClusterDeck& cluster) {
   return {least(&Pace::flops), least(&Pace::flops_16bit), least(&Pace::memory_bandwidth)};
 }
 
+// The distinct paces of the ranks, and the index of each rank's pace.
+struct Classes {
+  std::vector<Pace> paces;
+  std::vector<size_t> class_of_rank;
+};
+
+Classes classes_of(const ClusterDeck& cluster, int64_t ranks) {
+  const std::vector<Pace> of_items = paces_of(cluster);
+  Classes classes;
+  for (const size_t item : classes_of_ranks(cluster, ranks)) {
+    const auto known = std::ranges::find(classes.paces, of_items[item]);
+    classes.class_of_rank.push_back(static_cast<size_t>(known - classes.paces.begin()));
+    if (known == classes.paces.end()) {
+      classes.paces.push_back(of_items[item]);
+    }
+  }
+  return classes;
+}
+
 Pace mean_pace(const ClusterDeck& cluster, int64_t ranks) {
   const std::vector<Pace> paces = paces_of(cluster);
   Pace sum{};
@@ -208,16 +227,7 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
   if (deck.cluster->devices.empty() || is_measured(costs)) {
     return CostModel(costs);
   }
-  const std::vector<Pace> of_items = paces_of(*deck.cluster);
-  std::vector<Pace> paces;  // in the order of ranks, each once
-  std::vector<size_t> class_of_rank;
-  for (const size_t item : classes_of_ranks(*deck.cluster, ranks_of(mesh))) {
-    const auto known = std::ranges::find(paces, of_items[item]);
-    class_of_rank.push_back(static_cast<size_t>(known - paces.begin()));
-    if (known == paces.end()) {
-      paces.push_back(of_items[item]);
-    }
-  }
+  auto [paces, class_of_rank] = classes_of(*deck.cluster, ranks_of(mesh));
   if (paces.size() == 1) {
     return CostModel(costs);
   }
@@ -244,14 +254,30 @@ Profile balanced_costs(const Deck& deck, const Mesh& mesh, const Profile& costs)
   return balanced;
 }
 
+std::vector<BandwidthTrace> paces_in_time(const Deck& deck, int64_t ranks) {
+  constexpr double kNominal = 1e9;  // a trace has whole numbers
+  const std::vector<DeviceClass> devices = device_classes(*deck.cluster);
+  std::vector<BandwidthTrace> paces;
+  bool varies = false;
+  for (const size_t item : classes_of_ranks(*deck.cluster, ranks)) {
+    std::vector<BandwidthTrace::Phase> phases;
+    for (const TracePhase& phase : devices[item].pace_trace) {
+      phases.push_back({phase.for_s, kNominal * phase.rate});
+    }
+    varies = varies || !phases.empty();
+    paces.push_back(phases.empty() ? BandwidthTrace() : BandwidthTrace(kNominal, phases));
+  }
+  return varies ? paces : std::vector<BandwidthTrace>();
+}
+
 std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh) {
   std::vector<BandwidthTrace> links;
   bool varies = false;
   for (const Axis& along : mesh) {
     const MeshAxis& axis = axis_of(*deck.cluster, along.name);
     std::vector<BandwidthTrace::Phase> phases;
-    for (const LinkPhase& phase : axis.bandwidth_trace) {
-      phases.push_back({phase.for_s, phase.bandwidth});
+    for (const TracePhase& phase : axis.bandwidth_trace) {
+      phases.push_back({phase.for_s, phase.rate});
     }
     varies = varies || !phases.empty();
     links.push_back(phases.empty() ? BandwidthTrace() : BandwidthTrace(*axis.bandwidth, phases));

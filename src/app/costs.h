@@ -47,6 +47,9 @@ Profile balanced_costs(const Deck& deck, const Mesh& mesh, const Profile& costs)
 // nominal bandwidth and the trace alike, so it has no effect here.
 std::vector<BandwidthTrace> links_in_time(const Deck& deck, const Mesh& mesh);
 
+// Returns the varying pace of each rank's device, over its rates; empty where none varies.
+std::vector<BandwidthTrace> paces_in_time(const Deck& deck, int64_t ranks);
+
 // Returns the profile of cluster.profile from its text, measured on any machine with such a mesh.
 // Throws Error(usage).
 Profile profile_of_another_machine(const Deck& deck, const Mesh& mesh, const std::string& text);

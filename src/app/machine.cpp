@@ -193,6 +193,18 @@ void take_free_memory(Device& device, Communicator& world) {
   collectively(world, [&] { device.take_free_memory(); });
 }
 
+GroupMaker group_maker(const Deck& deck, MpiSession& mpi, const std::string& backend) {
+  if (backend != "nccl") {
+    return {};
+  }
+  return [&](std::unique_ptr<Communicator> group, const std::string& axis) {
+    return make_nccl_communicator(std::move(group), axis, mpi.world().rank(),
+                                  {.max_ctas = static_cast<int>(deck.cluster->max_ctas),
+                                   .register_buffers = deck.cluster->register_buffers == "on"},
+                                  mpi.watchdog());
+  };
+}
+
 Machine open_machine(const Inputs& inputs, MpiSession& mpi) {
   const Deck& deck = inputs.deck();
   Communicator& world = mpi.world();
@@ -201,16 +213,8 @@ Machine open_machine(const Inputs& inputs, MpiSession& mpi) {
                   .threads = compute_threads(deck, world, mpi.host()),
                   .device = open_device(deck, mpi)};
   Communication& opened = machine.communication;
-  GroupMaker make;
   collectively(world, [&] { opened.backend = choose_backend(deck, mpi, *machine.device); });
-  if (opened.backend == "nccl") {
-    make = [&](std::unique_ptr<Communicator> group, const std::string& axis) {
-      return make_nccl_communicator(std::move(group), axis, world.rank(),
-                                    {.max_ctas = static_cast<int>(deck.cluster->max_ctas),
-                                     .register_buffers = deck.cluster->register_buffers == "on"},
-                                    mpi.watchdog());
-    };
-  }
+  const GroupMaker make = group_maker(deck, mpi, opened.backend);
   collectively(world, [&] { opened.groups.emplace(world, inputs.mesh, make); });
   take_free_memory(*machine.device, world);
   return machine;

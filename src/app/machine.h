@@ -44,6 +44,9 @@ std::unique_ptr<Device> open_device(const Deck& deck, MpiSession& mpi);
 // where the deck's choice is impossible.
 std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& device);
 
+// Returns what makes the groups of the backend, which choose_backend() gave; empty for mpi.
+GroupMaker group_maker(const Deck& deck, MpiSession& mpi, const std::string& backend);
+
 // The transport of a run's device collectives, and its groups.
 struct Communication {
   std::string backend;  // mpi, nccl

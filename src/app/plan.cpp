@@ -87,7 +87,7 @@ void add_prediction(RunPlan& plan, const Inputs& inputs, const MachineCosts& kno
   if (deck.cluster->emulates()) {
     collectively(world, [&] {
       plan.durations.emplace(program, rank_costs(deck, inputs.mesh, *known.costs),
-                             links_in_time(deck, inputs.mesh));
+                             links_in_time(deck, inputs.mesh), paces_in_time(deck, world.size()));
     });
   }
   if (known.rates) {

@@ -17,6 +17,7 @@
 #include "program/print.h"
 #include "program/work.h"
 #include "train/assemble.h"
+#include "train/stragglers.h"
 
 namespace hidup {
 namespace {
@@ -135,6 +136,9 @@ TimingHeader timing_header(const std::string& model_deck, const std::string& com
   header.experts = expert_layers(program);
   header.validation = data.validation != nullptr;
   header.pipeline = strategy.schedule.has_value();
+  if (world.size() > 1) {
+    header.causes = straggler_causes();
+  }
   header.images = inputs.deck().data->kind == "images";
   return header;
 }

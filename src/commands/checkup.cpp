@@ -10,6 +10,8 @@
 #include <tuple>
 #include <utility>
 
+#include "core/text.h"
+
 namespace hidup {
 namespace {
 
@@ -109,23 +111,6 @@ void check_sharing(const std::vector<RankPlace>& places, bool gpus, Findings& fi
 }
 
 }  // namespace
-
-std::string format_numbers(const std::vector<int>& numbers) {
-  std::string text;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t end = i + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) {
-      ++end;
-    }
-    text += i == 0 ? "" : ", ";
-    text += fmt::format("{}", numbers[i]);
-    if (end - i > 1) {
-      text += fmt::format("{}{}", end - i > 2 ? "-" : ", ", numbers[end - 1]);
-    }
-    i = end;
-  }
-  return text;
-}
 
 int count_physical_cores(const std::vector<int>& cores) {
   std::set<std::pair<int, int>> found;

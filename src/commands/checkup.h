@@ -28,9 +28,6 @@ struct RankPlace {
 std::vector<std::string> what_looks_wrong(const std::vector<RankPlace>& places,
                                           const std::vector<LibraryVersion>& libraries, bool gpus);
 
-// Returns ascending numbers as text: "0-3, 5".
-std::string format_numbers(const std::vector<int>& numbers);
-
 // Returns the number of distinct cores with these hardware threads according to Linux, or the
 // number of threads if Linux does not tell.
 int count_physical_cores(const std::vector<int>& cores);

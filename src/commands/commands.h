@@ -25,6 +25,11 @@ struct TrainOptions {
   double began = 0.0;                  // start of the process, on monotonic_seconds()'s clock
 };
 
+struct DoctorOptions {
+  TrainOptions run;      // both decks are optional
+  bool compare = false;  // measures ranks and links, and names outliers
+};
+
 struct EvaluateOptions {
   std::string deck;
   std::string cluster;
@@ -130,7 +135,7 @@ int train(const TrainOptions& options, int* argc, char*** argv);
 int evaluate(const EvaluateOptions& options, int* argc, char*** argv);
 int export_model(const ExportOptions& options, int* argc, char*** argv);
 int profile(const ProfileOptions& options, int* argc, char*** argv);
-int doctor(const TrainOptions& options, int* argc, char*** argv);  // the decks are optional
+int doctor(const DoctorOptions& options, int* argc, char*** argv);
 int absorb_run(const ProfileOptions& options);
 int generate(const GenerateOptions& options);
 int search(const SearchCommandOptions& options);

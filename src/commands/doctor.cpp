@@ -7,19 +7,27 @@
 #include <fstream>
 #include <iterator>
 
+#include "app/costs.h"
 #include "app/job.h"
 #include "app/machine.h"
+#include "app/planning.h"
 #include "comm/collective.h"
 #include "comm/nccl_communicator.h"
 #include "commands/checkup.h"
 #include "commands/commands.h"
+#include "commands/comparison.h"
 #include "commands/doctor_run.h"
 #include "core/results.h"
+#include "core/text.h"
 #include "core/units.h"
 #include "core/version.h"
+#include "deck/model_deck.h"
 #include "device/device.h"
 #include "io/resources.h"
 #include "kernels/library.h"
+#include "runtime/mesh_groups.h"
+#include "runtime/pair_rates.h"
+#include "runtime/rates.h"
 
 namespace hidup {
 namespace {
@@ -160,6 +168,59 @@ void print_run(const std::vector<std::string>& facts) {
   }
 }
 
+// Rates of all ranks and of the links between pairs.
+struct Measured {
+  std::vector<RankRates> rates;
+  std::vector<RankPair> pairs;
+  std::vector<double> links;  // bytes/s
+};
+
+// Collective.
+Measured measure(const Deck& deck, bool has_cluster, MpiSession& mpi) {
+  Communicator& world = mpi.world();
+  std::unique_ptr<Device> device;
+  collectively(world, [&] {
+    device = make_device(has_cluster ? device_options(deck, mpi) : own_device(mpi));
+  });
+  std::string backend;
+  collectively(world, [&] { backend = choose_backend(deck, mpi, *device); });
+  const MeshGroups groups(world, {{"ranks", world.size()}}, group_maker(deck, mpi, backend));
+  const std::string& precision = deck.model->precision;  // empty without a model deck
+  const DType dtype = precision.empty() ? DType::f32 : element_type(precision);
+  const DeviceRates mine =
+      measure_own_rates(*device, world, compute_threads(deck, world, mpi.host()), {dtype});
+  const std::vector<std::string> hosts = gather_texts(world, mpi.host());
+  const std::vector<double> products = all_gather_value(world, mine.products.at(dtype));
+  const std::vector<double> memory = all_gather_value(world, mine.memory);
+  Measured measured{.pairs = pairs_of(world.size())};
+  measured.links = measure_pairs(*device, world, groups.axis(0), measured.pairs);
+  std::vector<int64_t> classes = device_classes(deck, world.size());
+  classes.resize(products.size(), 0);  // a deck for another number of ranks is a finding already
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    measured.rates.push_back({.host = hosts[rank],
+                              .device = classes[rank],
+                              .products = products[rank],
+                              .memory = memory[rank]});
+  }
+  return measured;
+}
+
+void print_measured(const Measured& measured) {
+  const auto link = [&](int64_t rank, bool across) {
+    const double rate = median_link(measured.rates, measured.pairs, measured.links, rank, across);
+    return rate == 0.0 ? std::string("none") : fmt::format("{:.3g} GB/s", 1e-9 * rate);
+  };
+  results::print("\n{:>4}  {:>13}  {:>9}  {:>14}  {:>18}\n", "rank", "products", "memory",
+                 "links in host", "links across hosts");
+  for (int64_t rank = 0; rank < std::ssize(measured.rates); ++rank) {
+    const RankRates& rates = measured.rates[static_cast<size_t>(rank)];
+    results::print("{:>4}  {:>13}  {:>9}  {:>14}  {:>18}\n", rank,
+                   fmt::format("{:.3g} Gflop/s", 1e-9 * rates.products),
+                   fmt::format("{:.3g} GB/s", 1e-9 * rates.memory), link(rank, false),
+                   link(rank, true));
+  }
+}
+
 void print_findings(const std::vector<std::string>& findings) {
   results::print("\n{}\n", findings.empty() ? "nothing looks wrong" : "what looks wrong");
   for (const std::string& finding : findings) {
@@ -169,12 +230,16 @@ void print_findings(const std::vector<std::string>& findings) {
 
 }  // namespace
 
-int doctor(const TrainOptions& options, int* argc, char*** argv) {
+int doctor(const DoctorOptions& options, int* argc, char*** argv) {
   return run_job(argc, argv, [&](MpiSession& mpi) {
     const std::vector<LibraryVersion> all = libraries();
-    const RunCheckup run = check_run(options, mpi);
+    const RunCheckup run = check_run(options.run, mpi);
     const std::string arithmetic = choose_arithmetic(run.deck, mpi.world());
     const std::vector<RankPlace> places = all_places(mpi.world(), own_place(mpi, run, all));
+    Measured measured;
+    if (options.compare) {
+      measured = measure(run.deck, run.has_cluster, mpi);
+    }
     if (mpi.world().rank() != 0) {
       return ExitCode::done;
     }
@@ -185,7 +250,12 @@ int doctor(const TrainOptions& options, int* argc, char*** argv) {
     print_places(places);
     print_run(run.facts);
     print_environment();
+    if (options.compare) {
+      print_measured(measured);
+    }
     std::vector<std::string> findings = run.findings;
+    std::ranges::copy(what_is_slow(measured.rates, measured.pairs, measured.links),
+                      std::back_inserter(findings));
     std::ranges::copy(what_looks_wrong(places, all, device_kind() == "cuda"),
                       std::back_inserter(findings));
     print_findings(findings);

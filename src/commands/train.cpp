@@ -21,12 +21,14 @@
 #include "core/units.h"
 #include "deck/cluster_deck.h"
 #include "deck/data_deck.h"
+#include "deck/device_classes.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "graph/flops.h"
 #include "train/checkpoints.h"
 #include "train/report.h"
 #include "train/stop.h"
+#include "train/stragglers.h"
 #include "train/trainer.h"
 
 namespace hidup {
@@ -176,11 +178,24 @@ ExitCode train_on(const TrainOptions& options, const Inputs& inputs, const Machi
   StopWatch watch({.folder = std::filesystem::path(files.out).parent_path().string(),
                    .began = options.began,
                    .limit_s = options.wall_time_s});
+  std::optional<RankCosts> costs;
+  if (known.costs) {
+    costs = rank_costs(deck, inputs.mesh, *known.costs);
+  }
+  std::optional<Stragglers> stragglers;
+  if (world.size() > 1) {
+    stragglers.emplace(plan.training->program, world,
+                       WatchedCluster{.hosts = header.run.hostnames,
+                                      .devices = alike_devices(*deck.cluster, world.size()),
+                                      .costs = costs ? &*costs : nullptr},
+                       rows);
+  }
   Trainer trainer(deck, *inputs.data.batches, execution.executor(), world, execution.start(),
                   {.timings = rows,
                    .report = first ? &report : nullptr,
                    .stop_watch = first ? &watch : nullptr,
                    .checkpoints = &checkpoints,
+                   .stragglers = stragglers ? &*stragglers : nullptr,
                    .gradients = options.dump_gradients,
                    .overwrite = options.overwrite,
                    .validation = execution.evaluator()});

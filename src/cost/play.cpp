@@ -18,20 +18,31 @@ constexpr double kLongest_s = 1e9;
 }  // namespace
 
 Durations::Durations(const Program& program, const RankCosts& costs,
-                     const std::vector<BandwidthTrace>& links)
-    : links_(links),
+                     const std::vector<BandwidthTrace>& links,
+                     const std::vector<BandwidthTrace>& paces)
+    : links_(links.size()),
+      traces_(links),
       launch_(nanoseconds(costs.launch_s())),
       signal_(nanoseconds(costs.signal_s())),
       overhead_(nanoseconds(costs.overhead_s())) {
   check(links.empty() || links.size() == program.mesh.size(), "{} links for {} axes", links.size(),
         program.mesh.size());
   const int64_t ranks = ranks_of(program.mesh);
+  check(paces.empty() || std::ssize(paces) == ranks, "{} paces for {} ranks", paces.size(), ranks);
+  traces_.insert(traces_.end(), paces.begin(), paces.end());
   for (int64_t rank = 0; rank < ranks; ++rank) {
     alone_.push_back({rank});
     steps_.emplace_back(program, rank);
     add_rank(program, costs, rank);
   }
   join_groups(program);
+}
+
+int Durations::trace_of(const Instruction& instruction, int64_t rank) const {
+  if (collective_of(instruction.opcode).empty()) {
+    return traces_.size() > links_ ? static_cast<int>(links_) + static_cast<int>(rank) : -1;
+  }
+  return links_ > 0 ? instruction.axis : -1;
 }
 
 void Durations::add_rank(const Program& program, const RankCosts& costs, int64_t rank) {
@@ -42,17 +53,19 @@ void Durations::add_rank(const Program& program, const RankCosts& costs, int64_t
   for (const int first : alike.first) {
     const Instruction& instruction = program.instructions[static_cast<size_t>(first)];
     const Duration duration = duration_of(program, costs.of(rank), instruction, rank);
-    const bool sends = !links_.empty() && !collective_of(instruction.opcode).empty();
-    const double slowest = sends ? links_[static_cast<size_t>(instruction.axis)].slowest() : 1.0;
-    most_s.push_back(duration.alone_s + duration.sending_s * slowest);
+    const bool computes = collective_of(instruction.opcode).empty();
+    const double varying_s = computes ? duration.alone_s : duration.sending_s;
+    const int trace = trace_of(instruction, rank);
+    most_s.push_back(duration.alone_s +
+                     (trace < 0 ? duration.sending_s
+                                : varying_s * traces_[static_cast<size_t>(trace)].slowest()));
     if (most_s.back() > kLongest_s) {
       unlike.emplace_back();  // the check of the sum below throws
       continue;
     }
-    const Nanoseconds sending = nanoseconds(duration.sending_s);
-    unlike.push_back({.fixed = nanoseconds(duration.alone_s) - sending,
-                      .sending = sending,
-                      .link = sends ? instruction.axis : -1});
+    const Nanoseconds varying = nanoseconds(varying_s);
+    unlike.push_back(
+        {.fixed = nanoseconds(duration.alone_s) - varying, .varying = varying, .trace = trace});
   }
   std::vector<Time>& times = times_.emplace_back();
   times.reserve(program.instructions.size());
@@ -97,7 +110,7 @@ void Durations::join(size_t instruction, int number) {
   Time slowest;
   for (const int64_t rank : group) {
     const Time& takes = times_[static_cast<size_t>(rank)][instruction];
-    if (takes.fixed + takes.sending >= slowest.fixed + slowest.sending) {
+    if (takes.fixed + takes.varying >= slowest.fixed + slowest.varying) {
       slowest = takes;
     }
   }
@@ -109,16 +122,16 @@ void Durations::join(size_t instruction, int number) {
 
 Nanoseconds Durations::end_of(int instruction, int64_t rank, Nanoseconds start) const {
   const Time& takes = time(instruction, rank);
-  return takes.link < 0
-             ? start + takes.fixed + takes.sending
-             : links_[static_cast<size_t>(takes.link)].end_of(start + takes.fixed, takes.sending);
+  return takes.trace < 0
+             ? start + takes.fixed + takes.varying
+             : traces_[static_cast<size_t>(takes.trace)].end_of(start + takes.fixed, takes.varying);
 }
 
 Nanoseconds Durations::least(int instruction, int64_t rank) const {
   const Time& takes = time(instruction, rank);
-  return takes.fixed + (takes.link < 0
-                            ? takes.sending
-                            : links_[static_cast<size_t>(takes.link)].least(takes.sending));
+  return takes.fixed + (takes.trace < 0
+                            ? takes.varying
+                            : traces_[static_cast<size_t>(takes.trace)].least(takes.varying));
 }
 
 const std::vector<int64_t>& Durations::group(int instruction, int64_t rank) const {

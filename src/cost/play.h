@@ -17,15 +17,18 @@ namespace hidup {
 // rank, so it suits few ranks only.
 class Durations {
  public:
-  // `links`: one per axis of the mesh; empty: no link varies over time. Durations are rounded to
-  // the nearest nanosecond. A collective takes as long as on the slowest rank of its group. Throws
-  // Error(usage) where a step takes longer than 1e9 s.
+  // `links`: one per axis of the mesh; empty: no link varies over time. `paces`: one per rank;
+  // empty: no device varies over time. Durations are rounded to the nearest nanosecond. A
+  // collective takes as long as on the slowest rank of its group. Throws Error(usage) where a step
+  // takes longer than 1e9 s.
   Durations(const Program& program, const RankCosts& costs,
-            const std::vector<BandwidthTrace>& links = {});
+            const std::vector<BandwidthTrace>& links = {},
+            const std::vector<BandwidthTrace>& paces = {});
 
   // Returns the end, since the run's start, of an instruction that starts at `start` on this rank.
   // A collective starts on all ranks of its group together. Where the link varies, the time of the
-  // smallest message and of packing passes first, then the bytes follow at the link's pace.
+  // smallest message and of packing passes first, then the bytes follow at the link's pace. Where
+  // the device varies, all of a computation follows at its pace.
   Nanoseconds end_of(int instruction, int64_t rank, Nanoseconds start) const;
   // Returns the least duration over all starts.
   Nanoseconds least(int instruction, int64_t rank) const;
@@ -44,8 +47,8 @@ class Durations {
  private:
   struct Time {
     Nanoseconds fixed = 0;
-    Nanoseconds sending = 0;  // time of the bytes at the link's nominal bandwidth
-    int link = -1;            // the axis whose link sets the pace of `sending`; -1: no link varies
+    Nanoseconds varying = 0;  // time at the nominal bandwidth of the link, or pace of the device
+    int trace = -1;           // index in traces_ of what sets the pace of `varying`; -1: nothing
     int group = -1;           // index in groups_; -1: the rank alone
   };
   const Time& time(int instruction, int64_t rank) const {
@@ -55,7 +58,11 @@ class Durations {
   void join_groups(const Program& program);
   void join(size_t instruction, int number);
 
-  std::vector<BandwidthTrace> links_;
+  // Returns the index in traces_ for the instruction on this rank; -1: nothing varies.
+  int trace_of(const Instruction& instruction, int64_t rank) const;
+
+  size_t links_;                              // number of links that vary, the first of traces_
+  std::vector<BandwidthTrace> traces_;        // by axis, then by rank
   std::vector<RankSteps> steps_;              // [rank]
   std::vector<std::vector<Time>> times_;      // [rank][instruction]
   std::vector<std::vector<int64_t>> groups_;  // ranks of each group

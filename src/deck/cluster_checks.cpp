@@ -239,6 +239,17 @@ void check_traces(const ClusterDeck& cluster, const DeckChecks& checks) {
   }
 }
 
+// Checks devices that vary in time.
+void check_paces(const ClusterDeck& cluster, const DeckChecks& checks) {
+  for (size_t i = 0; i < cluster.devices.size(); ++i) {
+    const std::string key = fmt::format("cluster.devices[{}].pace_trace", i);
+    if (!cluster.devices[i].pace_trace.empty() && usable(checks, key, "cluster.emulate") &&
+        cluster.emulate == "off") {
+      checks.report(key, fmt::format("{} has no use with cluster.emulate off", key));
+    }
+  }
+}
+
 void check_emulation(const ClusterDeck& cluster, const DeckChecks& checks) {
   if (!usable(checks, "cluster.emulate") || cluster.emulate == "off") {
     return;
@@ -288,6 +299,7 @@ void check_mesh(const ClusterDeck& cluster, const DeckChecks& checks) {
 
 void check_cluster(const ClusterDeck& cluster, const DeckChecks& checks) {
   check_mesh(cluster, checks);
+  check_paces(cluster, checks);
   check_emulation(cluster, checks);
   if (usable(checks, "cluster.devices")) {
     check_devices(cluster, checks);

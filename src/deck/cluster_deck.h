@@ -9,21 +9,21 @@
 
 namespace hidup {
 
-// A period in which a link has this bandwidth.
-struct LinkPhase {
+// A period in which a link has this bandwidth, or a device this pace.
+struct TracePhase {
   double for_s = 0.0;
-  double bandwidth = 0.0;  // bytes/s
+  double rate = 0.0;  // bytes/s; for a device: over its rates
 };
 
 struct MeshAxis {
   std::string name;
-  std::optional<int64_t> size;             // none: auto, from the number of ranks
-  std::optional<double> bandwidth;         // bytes/s
-  std::optional<double> latency;           // s
-  int64_t shared = 1;                      // ranks of the other axes that divide the bandwidth
-  int64_t per_host = 1;                    // consecutive ranks of the axis on one host
-  std::optional<double> host_bandwidth;    // bytes/s of a host's link; none if per_host is 1
-  std::vector<LinkPhase> bandwidth_trace;  // repeated from the run's start; empty: bandwidth holds
+  std::optional<int64_t> size;              // none: auto, from the number of ranks
+  std::optional<double> bandwidth;          // bytes/s
+  std::optional<double> latency;            // s
+  int64_t shared = 1;                       // ranks of the other axes that divide the bandwidth
+  int64_t per_host = 1;                     // consecutive ranks of the axis on one host
+  std::optional<double> host_bandwidth;     // bytes/s of a host's link; none if per_host is 1
+  std::vector<TracePhase> bandwidth_trace;  // repeated from the run's start; empty: bandwidth holds
 };
 
 // The share of the device's rated flops that products of this precision and size reach.
@@ -44,6 +44,7 @@ struct DeviceClass {
   std::optional<double> flops;             // flop/s
   std::optional<double> flops_16bit;       // flop/s of bf16 and fp16; none: flops, if given
   std::optional<double> memory_bandwidth;  // bytes/s; none: flops / 16, if given
+  std::vector<TracePhase> pace_trace;      // repeated from the run's start; empty: the rates hold
 };
 
 struct ClusterDeck {

@@ -211,7 +211,7 @@ std::vector<Key> cluster_keys() {
        .range = kLinkBandwidths,
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, Item i) -> Slot {
-         return &d.cluster->mesh[i.outer].bandwidth_trace[i.inner].bandwidth;
+         return &d.cluster->mesh[i.outer].bandwidth_trace[i.inner].rate;
        }},
       {.name = "cluster.devices",
        .doc =
@@ -276,6 +276,27 @@ std::vector<Key> cluster_keys() {
        .unit = Unit::bandwidth,
        .slot = [](Deck& d, Item i) -> Slot {
          return &d.cluster->devices[i.outer].memory_bandwidth;
+       }},
+      {.name = "cluster.devices[].pace_trace",
+       .doc =
+           "Devices whose pace varies in time, with `cluster.emulate` only: they have each pace "
+           "for its time, and the list repeats from the run's start. They stay in the class of "
+           "the devices with the same rates, so the run reports them as slow (docs/clusters.md). "
+           "Strategies are chosen for the rates.",
+       .fallback = "[]",
+       .slot = [](Deck& d, Item i) -> Slot { return &d.cluster->devices[i.outer].pace_trace; }},
+      {.name = "cluster.devices[].pace_trace[].for",
+       .doc = "How long the devices have this pace.",
+       .range = {1e-6, kHour},
+       .unit = Unit::seconds,
+       .slot = [](Deck& d, Item i) -> Slot {
+         return &d.cluster->devices[i.outer].pace_trace[i.inner].for_s;
+       }},
+      {.name = "cluster.devices[].pace_trace[].pace",
+       .doc = "Part of the device's rates: with 0.5 every operation takes twice as long.",
+       .range = {0.001, 1000.0},
+       .slot = [](Deck& d, Item i) -> Slot {
+         return &d.cluster->devices[i.outer].pace_trace[i.inner].rate;
        }},
       {.name = "cluster.comm.backend",
        .doc = "The library of the collectives. mpi: MPI, through the host's memory. nccl: NCCL, "

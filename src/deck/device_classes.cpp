@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "core/check.h"
@@ -39,6 +41,12 @@ std::string name_of(size_t item) {
 
 std::string number_of_ranks(size_t count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
+}
+
+// Returns all values on which a device's pace depends.
+auto pace_of(const DeviceClass& device) {
+  return std::tuple(device.kind, device.threads, device.flops, device.flops_16bit,
+                    device.memory_bandwidth);
 }
 
 // Gives the items their ranks.
@@ -191,6 +199,17 @@ std::vector<size_t> classes_of_ranks(const ClusterDeck& cluster, int64_t ranks) 
   check(!divided.misfit, "{}", divided.misfit ? divided.misfit->message : "");
   divided.items.resize(static_cast<size_t>(ranks));  // all of the only class without items
   return std::move(divided.items);
+}
+
+std::vector<int64_t> alike_devices(const ClusterDeck& cluster, int64_t ranks) {
+  std::map<decltype(pace_of(DeviceClass())), int64_t> known;
+  const std::vector<DeviceClass> devices = device_classes(cluster);
+  std::vector<int64_t> numbers;
+  for (const size_t item : classes_of_ranks(cluster, ranks)) {
+    const auto next = static_cast<int64_t>(known.size());
+    numbers.push_back(known.try_emplace(pace_of(devices[item]), next).first->second);
+  }
+  return numbers;
 }
 
 DeviceClass device_of_rank(const ClusterDeck& cluster, int64_t rank, int64_t ranks) {

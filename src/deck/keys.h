@@ -22,7 +22,7 @@ struct ValidationData;
 struct MeshAxis;
 struct DeviceClass;
 struct ProductEfficiency;
-struct LinkPhase;
+struct TracePhase;
 using Patterns = std::vector<std::string>;  // patterns of names with * and ? (core/text.h)
 
 // The member that takes a value; its type decides the key's values. An optional is none for "auto",
@@ -30,7 +30,7 @@ using Patterns = std::vector<std::string>;  // patterns of names with * and ? (c
 using Slot =
     std::variant<int64_t*, uint64_t*, double*, std::optional<int64_t>*, std::optional<double>*,
                  std::string*, std::vector<std::string>*, std::optional<Patterns>*, ValidationData*,
-                 std::vector<MeshAxis>*, std::vector<DeviceClass>*, std::vector<LinkPhase>*,
+                 std::vector<MeshAxis>*, std::vector<DeviceClass>*, std::vector<TracePhase>*,
                  std::vector<ProductEfficiency>*>;
 
 // The index of an item in a list of maps, and the index in a list that is a key of that item.

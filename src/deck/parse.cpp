@@ -219,9 +219,9 @@ class DeckReader {
     } else if (auto* const* shares = std::get_if<std::vector<ProductEfficiency>*>(&slot)) {
       const auto at = [](size_t i) { return Item{.outer = i}; };
       read_items(key, name, value, **shares, {"shares", kMaxListItems, at}, position);
-    } else if (auto* const* phases = std::get_if<std::vector<LinkPhase>*>(&slot)) {
+    } else if (auto* const* phases = std::get_if<std::vector<TracePhase>*>(&slot)) {
       const auto at = [item](size_t i) { return Item{.outer = item.outer, .inner = i}; };
-      read_items(key, name, value, **phases, {"bandwidths", kMaxListItems, at}, position);
+      read_items(key, name, value, **phases, {"periods", kMaxListItems, at}, position);
     } else {
       read_scalar_at(key, name, value, slot, position);
     }

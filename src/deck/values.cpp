@@ -234,6 +234,7 @@ std::string allowed_values(const Key& key) {
   deck.cluster->mesh.resize(1);
   deck.cluster->mesh.front().bandwidth_trace.resize(1);
   deck.cluster->devices.resize(1);
+  deck.cluster->devices.front().pace_trace.resize(1);
   deck.cluster->efficiency.resize(1);
   const Slot slot = key.slot(deck, {});
   if (std::holds_alternative<std::vector<MeshAxis>*>(slot)) {
@@ -245,8 +246,8 @@ std::string allowed_values(const Key& key) {
   if (std::holds_alternative<std::vector<ProductEfficiency>*>(slot)) {
     return "a list of shares, such as [{share: 0.8}]";
   }
-  if (std::holds_alternative<std::vector<LinkPhase>*>(slot)) {
-    return "a list of times with bandwidths";
+  if (std::holds_alternative<std::vector<TracePhase>*>(slot)) {
+    return "a list of times with bandwidths or paces";
   }
   if (std::holds_alternative<std::vector<std::string>*>(slot)) {
     return "a file, a glob or a list of them";

@@ -34,7 +34,7 @@ std::optional<size_t> items_in(const Slot& slot) {
   if (auto* const* shares = std::get_if<std::vector<ProductEfficiency>*>(&slot)) {
     return (*shares)->size();
   }
-  if (auto* const* phases = std::get_if<std::vector<LinkPhase>*>(&slot)) {
+  if (auto* const* phases = std::get_if<std::vector<TracePhase>*>(&slot)) {
     return (*phases)->size();
   }
   return std::nullopt;

@@ -33,6 +33,7 @@ class TimingFile::Writer {
                         const ExpertLoads& loads, const EmulatedIteration& emulated);
   void append_validation(const ValidationRow& row);
   void append_timeline(std::span<const TimelineRow> rows);
+  void append_stragglers(std::span<const StragglerRow> rows);
   void flush();
   void wait_for_step(int64_t step);
   void close();
@@ -50,6 +51,7 @@ class TimingFile::Writer {
   const bool validation_;
   const bool emulation_;
   const bool pipeline_;
+  const int64_t causes_;
   std::optional<TimingLayout> layout_;  // empty once closed
   std::mutex rows_mutex_;               // guards the members below
   std::condition_variable_any appended_;
@@ -60,6 +62,7 @@ class TimingFile::Writer {
   int64_t last_step_ = -1;
   int64_t last_validation_step_ = -1;
   int64_t last_timeline_step_ = -1;
+  int64_t last_straggler_step_ = -1;
   std::jthread flusher_;  // last member, because it uses all others
 };
 
@@ -68,7 +71,8 @@ TimingFile::Writer::Writer(const std::string& path, bool overwrite, const Timing
       experts_(header.experts),
       validation_(header.validation),
       emulation_(header.emulation.has_value()),
-      pipeline_(header.pipeline) {
+      pipeline_(header.pipeline),
+      causes_(std::ssize(header.causes)) {
   const auto ranks = static_cast<size_t>(world_size_);
   check(header.memory.peak_bytes.size() == ranks && header.memory.parameter_bytes.size() == ranks,
         "{}: the memory of {} and {} ranks was given, expected {}", path,
@@ -173,6 +177,20 @@ void TimingFile::Writer::append_timeline(std::span<const TimelineRow> rows) {
   appended_.notify_all();
 }
 
+void TimingFile::Writer::append_stragglers(std::span<const StragglerRow> rows) {
+  const std::scoped_lock lock(rows_mutex_);
+  check_writable();
+  for (const StragglerRow& row : rows) {
+    check(row.cause >= 0 && row.cause < causes_, "a slow rank has cause {} of {}", row.cause,
+          causes_);
+    check(row.step >= last_straggler_step_, "slow ranks of step {} were appended after step {}",
+          row.step, last_straggler_step_);
+    last_straggler_step_ = row.step;
+    rows_.stragglers.push_back(row);
+  }
+  appended_.notify_all();
+}
+
 void TimingFile::Writer::flush() {
   write_pending();
   const std::scoped_lock lock(rows_mutex_);
@@ -261,6 +279,10 @@ void TimingFile::append_validation(const ValidationRow& row) {
 
 void TimingFile::append_timeline(std::span<const TimelineRow> rows) {
   writer_->append_timeline(rows);
+}
+
+void TimingFile::append_stragglers(std::span<const StragglerRow> rows) {
+  writer_->append_stragglers(rows);
 }
 
 void TimingFile::flush() {

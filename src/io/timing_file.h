@@ -22,6 +22,8 @@
 //   /timeline/{step,rank,instruction,start_s,end_s}                            [events]
 //   /experts/{tokens,dropped}                          [n, layers with experts, experts]
 //   /experts attribute: layers, their number
+//   /stragglers/{step,since,rank,cause,slower_by,over}                         [events]
+//   /stragglers attribute: causes, their names
 //   /emulation/late_instructions                                               [n, world]
 //   /emulation/{wall_s,moved_s}                                                [n]
 //   /emulation attribute: dilation, wall time over emulated time
@@ -47,6 +49,11 @@
 //
 // /experts exists only if the model has experts. tokens counts the choices of an expert in the
 // step's batch on all ranks; dropped counts the choices that found no slot.
+//
+// /stragglers exists only with several ranks. A row says that at the end of the step a rank was
+// found slow since an earlier step, by which part of the usual time, and in which operations; or,
+// where over is 1, that it has its usual pace again. Where messages are slow, every rank of their
+// group has a row.
 //
 // /emulation exists only where the ranks emulated the cluster of the deck. All other times are then
 // emulated ones, /timeline since the emulated start of the run. late_instructions counts
@@ -179,6 +186,8 @@ struct TimingHeader {
   bool validation = false;  // the run has validation data
   bool images = false;      // the data are images
   bool pipeline = false;    // the strategy has a schedule
+  // Names of the causes of slowness; empty: ranks are not compared.
+  std::vector<std::string> causes;
   std::optional<EmulationInfo> emulation;
 };
 
@@ -222,6 +231,16 @@ struct TimelineRow {
   double end_s = 0;
 };
 
+// A rank that became slow, or has its usual pace again.
+struct StragglerRow {
+  int64_t step = 0;   // at whose end it was found
+  int64_t since = 0;  // first step
+  int64_t rank = 0;
+  int64_t cause = 0;       // index in TimingHeader::causes
+  double slower_by = 0.0;  // excess over the usual time, as a part of it; 0 if over
+  bool over = false;
+};
+
 // Writes a timing file. Rows wait in memory, and a thread of the file writes them half a second
 // after the previous time, or at once where that is longer ago. So a row never waits long for a
 // reader, however long the next step takes, and no step waits for the file system.
@@ -246,6 +265,9 @@ class TimingFile {
 
   // Appends rows in any order, of steps that are not before those of earlier calls.
   void append_timeline(std::span<const TimelineRow> rows);
+
+  // Appends rows of one step; steps must not descend. Only for headers with causes.
+  void append_stragglers(std::span<const StragglerRow> rows);
 
   // Returns when all rows so far are in the file.
   void flush();

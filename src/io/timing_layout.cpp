@@ -61,6 +61,9 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
     if (header.images) {
       add_accuracy_columns(header.validation);
     }
+    if (!header.causes.empty()) {
+      add_straggler_columns(header.causes);
+    }
     if (header.emulation) {
       add_emulation_columns(*header.emulation, static_cast<hsize_t>(header.run.world_size));
     }
@@ -223,6 +226,19 @@ void TimingLayout::add_accuracy_columns(bool validation) {
   }
 }
 
+void TimingLayout::add_straggler_columns(const std::vector<std::string>& causes) {
+  file_.create_group("stragglers");
+  const hdf5::Handle group(
+      file_.checked(H5Oopen(file_.id(), "/stragglers", H5P_DEFAULT), "open /stragglers"));
+  file_.set_attribute(group.get(), "causes", causes);
+  add_column<int64_t>("/stragglers/step", "1");
+  add_column<int64_t>("/stragglers/since", "1");
+  add_column<int64_t>("/stragglers/rank", "1");
+  add_column<int64_t>("/stragglers/cause", "1");
+  add_column<double>("/stragglers/slower_by", "1");
+  add_column<int64_t>("/stragglers/over", "1");
+}
+
 void TimingLayout::add_emulation_columns(const EmulationInfo& emulation, hsize_t world_size) {
   file_.create_group("emulation");
   const hdf5::Handle group(
@@ -268,6 +284,13 @@ void TimingLayout::write(const TimingRows& rows) {
   append("/timeline/instruction", gather(rows.timeline, &TimelineRow::instruction));
   append("/timeline/start_s", gather(rows.timeline, &TimelineRow::start_s));
   append("/timeline/end_s", gather(rows.timeline, &TimelineRow::end_s));
+  append("/stragglers/step", gather(rows.stragglers, &StragglerRow::step));
+  append("/stragglers/since", gather(rows.stragglers, &StragglerRow::since));
+  append("/stragglers/rank", gather(rows.stragglers, &StragglerRow::rank));
+  append("/stragglers/cause", gather(rows.stragglers, &StragglerRow::cause));
+  append("/stragglers/slower_by", gather(rows.stragglers, &StragglerRow::slower_by));
+  const auto over = gather(rows.stragglers, &StragglerRow::over);
+  append("/stragglers/over", std::vector<int64_t>(over.begin(), over.end()));
   file_.flush();
 }
 

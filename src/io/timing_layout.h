@@ -32,8 +32,11 @@ struct TimingRows {
   std::vector<int64_t> late_instructions;  // [iterations, world]
   std::vector<ValidationRow> validation;
   std::vector<TimelineRow> timeline;
+  std::vector<StragglerRow> stragglers;
 
-  bool empty() const { return iterations.empty() && validation.empty() && timeline.empty(); }
+  bool empty() const {
+    return iterations.empty() && validation.empty() && timeline.empty() && stragglers.empty();
+  }
 };
 
 // An open timing file. Hold hdf5::lock_library() around all use, its destructor too.
@@ -62,6 +65,7 @@ class TimingLayout {
   void add_expert_columns(const ExpertLayers& experts);
   void add_validation_columns();
   void add_accuracy_columns(bool validation);
+  void add_straggler_columns(const std::vector<std::string>& causes);
   void add_emulation_columns(const EmulationInfo& emulation, hsize_t world_size);
 
   void set_unit(const hdf5::Handle& dataset, const std::string& unit) {

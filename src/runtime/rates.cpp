@@ -146,20 +146,27 @@ double memory_rate(Device& device, Stream& stream, int64_t bytes) {
   return static_cast<double>(bytes) * std::max(2.0 / copy_s, 3.0 / sum_s);
 }
 
-DeviceRates measure_rates(Device& device, Communicator& world, int threads,
-                          const std::set<DType>& types) {
+DeviceRates measure_own_rates(Device& device, Communicator& world, int threads,
+                              const std::set<DType>& types) {
   std::unique_ptr<Stream> stream;
   collectively(world, [&] { stream = device.create_stream("compute", threads); });
-  const auto slowest = [&](const std::function<double()>& measure) {
-    double mine = 0.0;
-    collectively(world, [&] { mine = measure(); });
-    return std::ranges::min(all_gather_value(world, mine));
-  };
   DeviceRates rates;
   for (const DType dtype : types) {
-    rates.products[dtype] = slowest([&] { return large_product_rate(device, *stream, dtype); });
+    collectively(world,
+                 [&] { rates.products[dtype] = large_product_rate(device, *stream, dtype); });
   }
-  rates.memory = slowest([&] { return large_memory_rate(device, *stream); });
+  collectively(world, [&] { rates.memory = large_memory_rate(device, *stream); });
+  return rates;
+}
+
+DeviceRates measure_rates(Device& device, Communicator& world, int threads,
+                          const std::set<DType>& types) {
+  DeviceRates rates = measure_own_rates(device, world, threads, types);
+  const auto slowest = [&](double mine) { return std::ranges::min(all_gather_value(world, mine)); };
+  for (auto& [dtype, rate] : rates.products) {
+    rate = slowest(rate);
+  }
+  rates.memory = slowest(rates.memory);
   return rates;
 }
 

@@ -28,9 +28,13 @@ double product_rate(Device& device, Stream& stream, int64_t n, DType dtype);
 // operand. Throws Error(out_of_memory).
 double memory_rate(Device& device, Stream& stream, int64_t bytes);
 
-// Collective. Returns the rates of the slowest rank while all ranks measure at once, because they
-// may share memory and power. Products grow until one takes some milliseconds. `threads`: threads
-// of the compute stream. Throws CollectiveError(out_of_memory).
+// Collective. Returns this rank's rates while all ranks measure at once, because they may share
+// memory and power. Products grow until one takes some milliseconds. `threads`: threads of the
+// compute stream. Throws CollectiveError(out_of_memory).
+DeviceRates measure_own_rates(Device& device, Communicator& world, int threads,
+                              const std::set<DType>& types);
+
+// Collective. Returns the rates of the slowest rank by measure_own_rates().
 DeviceRates measure_rates(Device& device, Communicator& world, int threads,
                           const std::set<DType>& types);
 

@@ -155,6 +155,9 @@ void Trainer::finish_step(int64_t step) {
   if (has_timeline(step)) {
     record_timeline(step);
   }
+  if (outputs_.stragglers != nullptr && !executor_.times().empty()) {
+    outputs_.stragglers->add(step, executor_.times());
+  }
   read_expert_loads();
   read_router_losses();
   if (step == 1 && !outputs_.gradients.empty()) {

@@ -23,6 +23,7 @@
 #include "train/evaluate.h"
 #include "train/report.h"
 #include "train/stop.h"
+#include "train/stragglers.h"
 
 namespace hidup {
 
@@ -32,6 +33,7 @@ struct TrainingOutputs {
   Report* report = nullptr;            // rank 0 only
   StopWatch* stop_watch = nullptr;     // rank 0 only
   Checkpoints* checkpoints = nullptr;  // all ranks
+  Stragglers* stragglers = nullptr;    // all ranks
   std::string gradients;               // file for the gradients of step 1; empty: none
   bool overwrite = false;              // replaces the gradient file
   std::function<void(const Iteration&)> on_step = nullptr;  // after every step, on every rank

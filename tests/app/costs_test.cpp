@@ -7,6 +7,7 @@
 #include "cost/cost_model.h"
 #include "cost/roofline.h"
 #include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "small_decks.h"
@@ -282,13 +283,27 @@ TEST(RankCosts, AreAlikeWithoutDevicesAndWithAProfile) {
 TEST(LinksInTime, AreThoseWithATrace) {
   Deck deck = deck_with_rates();
   EXPECT_TRUE(links_in_time(deck, kMesh).empty());
-  deck.cluster->mesh[0].bandwidth_trace = {{.for_s = 1e-6, .bandwidth = 5e8}};
+  deck.cluster->mesh[0].bandwidth_trace = {{.for_s = 1e-6, .rate = 5e8}};
   deck.cluster->mesh[0].shared = 2;
   const std::vector<BandwidthTrace> links = links_in_time(deck, kMesh);
   ASSERT_EQ(links.size(), 2U);
   EXPECT_EQ(links[0].end_of(0, 1000), 2000) << "half of the nominal 1 GB/s";
   EXPECT_EQ(links[1].end_of(0, 1000), 1000);
   EXPECT_EQ(links_in_time(deck, {kMesh[1], kMesh[0]})[1].end_of(0, 1000), 2000) << "by name";
+}
+
+TEST(PacesInTime, AreThoseOfEveryRank) {
+  Deck deck = deck_with_rates();
+  EXPECT_TRUE(paces_in_time(deck, 3).empty());
+  EXPECT_EQ(alike_devices(*deck.cluster, 3), (std::vector<int64_t>{0, 0, 0}));
+  deck.cluster->devices = {{.count = 2, .flops = 1e12},
+                           {.flops = 2e12},
+                           {.flops = 1e12, .pace_trace = {{.for_s = 1e-6, .rate = 0.25}}}};
+  const std::vector<BandwidthTrace> paces = paces_in_time(deck, 4);
+  ASSERT_EQ(paces.size(), 4U);
+  EXPECT_EQ(paces[1].end_of(0, 1000), 1000);
+  EXPECT_EQ(paces[3].end_of(0, 1000), 4000);
+  EXPECT_EQ(alike_devices(*deck.cluster, 4), (std::vector<int64_t>{0, 0, 1, 0}));
 }
 
 TEST(CostsWithoutRanks, OfTheDecksFileWhereItFits) {

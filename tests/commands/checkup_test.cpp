@@ -76,12 +76,5 @@ TEST(Checkup, LibrariesOlderThanCompiledAgainst) {
   }
 }
 
-TEST(Checkup, NumbersAsRanges) {
-  EXPECT_EQ(format_numbers({}), "");
-  EXPECT_EQ(format_numbers({3}), "3");
-  EXPECT_EQ(format_numbers({0, 1}), "0, 1");
-  EXPECT_EQ(format_numbers({0, 1, 2, 5, 7, 8, 9, 10}), "0-2, 5, 7-10");
-}
-
 }  // namespace
 }  // namespace hidup

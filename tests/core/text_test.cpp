@@ -11,6 +11,13 @@ namespace {
 
 const std::vector<std::string> kKeys = {"model.layers", "model.hidden", "train.batch", "lr"};
 
+TEST(FormatNumbers, JoinsNeighbours) {
+  EXPECT_EQ(format_numbers({}), "");
+  EXPECT_EQ(format_numbers({3}), "3");
+  EXPECT_EQ(format_numbers({0, 1}), "0, 1");
+  EXPECT_EQ(format_numbers({0, 1, 2, 5, 7, 8, 9, 10}), "0-2, 5, 7-10");
+}
+
 TEST(Nearest, FindsTypos) {
   EXPECT_EQ(nearest("model.layer", kKeys), "model.layers");
   EXPECT_EQ(nearest("model.lyaers", kKeys), "model.layers");

@@ -161,6 +161,21 @@ TEST(Play, OnlyTheBytesFollowALinkThatVaries) {
   EXPECT_THROW(Durations(script.program, CostModel(step_profile()), {links[0], links[0]}), Error);
 }
 
+TEST(Play, AllOfAComputationFollowsADeviceThatVaries) {
+  MeshScript script({{"ranks", 2}});
+  script.compute();
+  script.compute();
+  script.send(0);
+  const std::vector<BandwidthTrace> paces = {BandwidthTrace(),
+                                             BandwidthTrace(1e9, {{3.0, 1e9}, {60.0, 2.5e8}})};
+  const Durations durations(script.program, CostModel(step_profile()), {}, paces);
+  const PlayedStep step = play(script.program, durations);
+  EXPECT_EQ(times_of(step, 0), (Times{{0, 2}, {2, 4}, {0, 3}}));
+  EXPECT_EQ(times_of(step, 1), (Times{{0, 2}, {2, 7}, {0, 3}}));
+  EXPECT_EQ(durations.least(0, 1), 2 * kSecond);
+  EXPECT_THROW(Durations(script.program, CostModel(step_profile()), {}, {paces[0]}), Error);
+}
+
 TEST(Play, StepsThatNobodyCountsAreRefused) {
   MeshScript script({{"ranks", 2}});
   script.compute();

@@ -49,7 +49,7 @@ TEST(Emulation, ReadsDevicesAndLinks) {
       kModel, kCluster,
       {kOn, "cluster.emulate_dilation=2.5", axes(trace, "4"),
        "cluster.devices=[{flops: 1TFLOPS, count: 6}, {flops: 500GFLOPS, memory_bandwidth: 1GB/s}, "
-       "{flops: 1GFLOPS}]"});
+       "{flops: 1GFLOPS, pace_trace: [{for: 1s, pace: 1}, {for: 5ms, pace: 0.25}]}]"});
   EXPECT_EQ(deck.cluster->emulate, "on");
   EXPECT_EQ(deck.cluster->emulate_dilation, 2.5);
   ASSERT_EQ(deck.cluster->devices.size(), 3U);
@@ -59,13 +59,17 @@ TEST(Emulation, ReadsDevicesAndLinks) {
   EXPECT_EQ(deck.cluster->devices[1].count, std::nullopt);
   EXPECT_EQ(deck.cluster->devices[1].flops, 5e11);
   EXPECT_EQ(deck.cluster->devices[1].memory_bandwidth, 1e9);
+  EXPECT_TRUE(deck.cluster->devices[1].pace_trace.empty());
+  ASSERT_EQ(deck.cluster->devices[2].pace_trace.size(), 2U);
+  EXPECT_EQ(deck.cluster->devices[2].pace_trace[1].for_s, 0.005);
+  EXPECT_EQ(deck.cluster->devices[2].pace_trace[1].rate, 0.25);
   const MeshAxis& node = deck.cluster->mesh[0];
   EXPECT_EQ(node.shared, 4);
   ASSERT_EQ(node.bandwidth_trace.size(), 2U);
   EXPECT_EQ(node.bandwidth_trace[0].for_s, 0.01);
-  EXPECT_EQ(node.bandwidth_trace[0].bandwidth, 1e9);
+  EXPECT_EQ(node.bandwidth_trace[0].rate, 1e9);
   EXPECT_EQ(node.bandwidth_trace[1].for_s, 2.0);
-  EXPECT_EQ(node.bandwidth_trace[1].bandwidth, 2.5e8);
+  EXPECT_EQ(node.bandwidth_trace[1].rate, 2.5e8);
   EXPECT_TRUE(deck.cluster->mesh[1].bandwidth_trace.empty());
   EXPECT_EQ(place_of(deck, "cluster.mesh[0].bandwidth_trace[1].for"), "--set " + axes(trace, "4"));
   const Deck one_axis = parse(
@@ -85,7 +89,7 @@ TEST(Emulation, RefusesWhatDevicesCannotBe) {
   EXPECT_EQ(problem("4"), "cluster.devices: expected a list of devices, found 4");
   EXPECT_EQ(problem("[4]"),
             "cluster.devices[0]: expected the keys ranks, host, count, kind, threads, memory, "
-            "flops, flops_16bit, memory_bandwidth, found 4");
+            "flops, flops_16bit, memory_bandwidth, pace_trace, found 4");
   EXPECT_EQ(problem("[{flops: 1TFLOPS, count: 0}]"),
             "cluster.devices[0].count: expected an integer from 1 to 1000000, or auto, found 0");
   EXPECT_EQ(problem("[{flops: 1TFLOPS, cuont: 2}]"),
@@ -93,7 +97,16 @@ TEST(Emulation, RefusesWhatDevicesCannotBe) {
   EXPECT_EQ(set({"cluster.devices[0].count=1"}),
             "--set cluster.devices[0].count=1: cluster.devices is a list: set all of it, as a "
             "list of {ranks, host, count, kind, threads, memory, flops, flops_16bit, "
-            "memory_bandwidth}");
+            "memory_bandwidth, pace_trace}");
+}
+
+TEST(Emulation, OnlyEmulatedDevicesVary) {
+  const std::string devices =
+      "cluster.devices=[{count: 2, flops: 1TFLOPS, pace_trace: [{for: 1s, pace: 2}]}]";
+  EXPECT_EQ(
+      set({devices, axes("", "1"), "cluster.emulate=off"}),
+      "--set " + devices + ": cluster.devices[0].pace_trace has no use with cluster.emulate off");
+  EXPECT_NE(set({"cluster.devices=[{flops: 1TFLOPS, pace_trace: [{for: 1s, pace: 0}]}]"}), "");
 }
 
 TEST(Emulation, DevicesAreAsManyAsTheRanks) {
@@ -212,7 +225,7 @@ TEST(Emulation, TracesNeedEmulationAndABandwidth) {
   EXPECT_EQ(set({kOn, key + "1Gbps"}),
             "--set " + key +
                 "1Gbps: cluster.mesh[1].bandwidth_trace: expected a list of times with "
-                "bandwidths, found 1Gbps");
+                "bandwidths or paces, found 1Gbps");
 }
 
 TEST(Emulation, HasItsLimits) {

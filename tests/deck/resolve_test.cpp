@@ -124,7 +124,7 @@ TEST(ResolvedDeck, KeepsListsOfMaps) {
        "cluster.mesh=[{name: node, size: 2, bandwidth: 1GB/s, shared: 2, bandwidth_trace: [{for: "
        "10ms, bandwidth: 1GB/s}, {for: 1.5s, bandwidth: 250MB/s}]}, {name: gpu, size: 2}]",
        "cluster.devices=[{flops: 1TFLOPS}, {count: 3, flops: 500GFLOPS, memory_bandwidth: "
-       "30GB/s}]"});
+       "30GB/s, pace_trace: [{for: 2s, pace: 0.5}]}]"});
   const std::string text = resolved_yaml(deck, DeckFile::cluster);
   const std::string lists =
       "      shared: 2\n"
@@ -149,6 +149,7 @@ TEST(ResolvedDeck, KeepsListsOfMaps) {
       "      flops: 1TFLOPS\n"
       "      flops_16bit: auto\n"
       "      memory_bandwidth: auto\n"
+      "      pace_trace: []\n"
       "    - ranks: \"auto\"\n"
       "      host: \"auto\"\n"
       "      count: 3\n"
@@ -157,7 +158,8 @@ TEST(ResolvedDeck, KeepsListsOfMaps) {
       "      memory: auto\n"
       "      flops: 0.5TFLOPS\n"
       "      flops_16bit: auto\n"
-      "      memory_bandwidth: 30GB/s\n";
+      "      memory_bandwidth: 30GB/s\n"
+      "      pace_trace: [{for: 2s, pace: 0.5}]\n";
   EXPECT_NE(text.find(lists), std::string::npos) << text;
   EXPECT_EQ(resolved_twice(deck), resolved_yaml(deck));
 }

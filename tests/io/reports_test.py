@@ -15,8 +15,8 @@ import h5py
 ANALYSIS = sys.argv[1]
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(ANALYSIS))
-from analysis import figures, page  # noqa: E402
-from analysis.commands import report  # noqa: E402
+from analysis import facts, figures, page  # noqa: E402
+from analysis.commands import report, timeline  # noqa: E402
 from sample_run import write_run  # noqa: E402
 from sample_timeline import FolderTest  # noqa: E402
 from scripts import script  # noqa: E402
@@ -105,6 +105,28 @@ class Reports(FolderTest):
         self.assertRegex(text, r"of it exposed</th>\s*<th>pipeline idle</th>\s*<th>peak memory")
         self.assertIn("12 ms", parsed.texts)  # of rank 0
         self.assertIn("8 ms (4 ms to 12 ms)", parsed.texts)
+
+    def test_slow_ranks(self):
+        """Rank 1 is slow from step 2, and the messages of both ranks are from step 3 to 4."""
+        write_run(self.path)
+        self.draw_only("timeline")
+        with h5py.File(self.path, "r+") as file:
+            group = file.create_group("stragglers")
+            group.attrs["causes"] = ["products", "messages"]
+            for name, values in (("step", (6, 7, 7, 9, 9)), ("since", (2, 3, 3, 5, 5)),
+                                 ("rank", (1, 0, 1, 0, 1)), ("cause", (0, 1, 1, 1, 1)),
+                                 ("slower_by", (0.5, 0.8, 0.8, 0, 0)), ("over", (0, 0, 0, 1, 1))):
+                group[name] = values
+        text, parsed = self.page()
+        shown = "".join(parsed.texts)
+        self.assertIn("Rank 0 was 80% slower in messages from step 3 to 4.", shown)
+        self.assertIn("Rank 1 was 50% slower in products from step 2, 80% slower in messages from step 3 "
+                      "to 4.", shown)
+        self.assertRegex(text, r"memory</th>\s*<th>slow</th>")
+        self.assertEqual(facts.slow_ranks(self.path, 1), {})
+        self.assertEqual(list(facts.slow_ranks(self.path, 2)), [1])
+        panels, _ = timeline.measured_panels(self.path, 2, None)
+        self.assertEqual([panel.label for panel in panels], ["rank 0", "rank 1\nslow"])
 
     def test_texts_from_files_stay_texts(self):
         write_run(self.path)

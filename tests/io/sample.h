@@ -39,6 +39,7 @@ inline TimingHeader header() {
   header.memory = {.peak_bytes = {300, 301, 302}, .parameter_bytes = {100, 101, 102}};
   header.experts = kExperts;
   header.validation = true;
+  header.causes = {"products", "messages"};
   return header;
 }
 

@@ -49,6 +49,27 @@ TEST(TimingFile, LeavesOutAnEmulationThatThereIsNot) {
   EXPECT_EQ(H5Lexists(Reader(folder / "run.h5").id(), "emulation", H5P_DEFAULT), 0);
 }
 
+TEST(TimingFile, HasSlowRanks) {
+  const TemporaryFolder folder;
+  TimingFile file(folder / "run.h5", false, sample::header());
+  const std::vector<StragglerRow> rows = {
+      {.step = 70, .since = 11, .rank = 2, .cause = 1, .slower_by = 0.5},
+      {.step = 120, .since = 81, .rank = 2, .over = true}};
+  file.append_stragglers(rows);
+  EXPECT_THROW(file.append_stragglers({rows.data(), 1}), Error) << "an earlier step";
+  const StragglerRow unknown{.step = 130, .cause = 2};
+  EXPECT_THROW(file.append_stragglers({&unknown, 1}), Error);
+  file.close();
+  const Reader reader(folder / "run.h5");
+  EXPECT_EQ(reader.text_attribute("/stragglers", "causes"), (Texts{"products", "messages"}));
+  EXPECT_EQ(reader.values<int64_t>("/stragglers/step"), (Numbers{70, 120}));
+  EXPECT_EQ(reader.values<int64_t>("/stragglers/since"), (Numbers{11, 81}));
+  EXPECT_EQ(reader.values<int64_t>("/stragglers/rank"), (Numbers{2, 2}));
+  EXPECT_EQ(reader.values<int64_t>("/stragglers/cause"), (Numbers{1, 0}));
+  EXPECT_EQ(reader.values<double>("/stragglers/slower_by"), (std::vector<double>{0.5, 0.0}));
+  EXPECT_EQ(reader.values<int64_t>("/stragglers/over"), (Numbers{0, 1}));
+}
+
 TEST(TimingFile, HasTheWorkOfRanksThatAreUnlike) {
   const TemporaryFolder folder;
   TimingHeader header = sample::header();

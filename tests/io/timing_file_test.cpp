@@ -265,7 +265,7 @@ TEST(TimingFile, EveryDatasetHasAUnitAndEveryArrayCanGrow) {
   const Reader reader(path);
   int datasets = 0;
   H5Ovisit2(reader.id(), H5_INDEX_NAME, H5_ITER_NATIVE, check_dataset, &datasets, H5O_INFO_BASIC);
-  EXPECT_EQ(datasets, 37);
+  EXPECT_EQ(datasets, 43);
   EXPECT_EQ(reader.text_attribute("/iterations/wall_s", "unit"), Texts{"s"});
   EXPECT_EQ(reader.text_attribute("/ranks/peak_bytes", "unit"), Texts{"bytes"});
   EXPECT_EQ(reader.text_attribute("/program/flops", "unit"), Texts{"flop"});

@@ -47,6 +47,16 @@ class DoctorTest(harness.RunTest):
         self.assertIn("\nnothing looks wrong\n", text)
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
+    def test_compares_ranks(self):
+        """The times of a shared machine differ, so what looks wrong is not known."""
+        result = harness.run(3, ["doctor", "--compare", "--cluster", self.folder / "cluster.yaml"])
+        self.assert_done(result)
+        rows = re.findall(r"^ +(\d) +(\S+) Gflop/s +(\S+) GB/s +(\S+) GB/s +none$", result.stdout,
+                          re.MULTILINE)
+        self.assertEqual([row[0] for row in rows], ["0", "1", "2"], result.stdout)
+        for row in rows:
+            self.assertGreater(min(map(float, row[1:])), 0)
+
     def test_what_looks_wrong_with_a_run(self):
         out = self.folder / "run.h5"
         out.write_text("precious")

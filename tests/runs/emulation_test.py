@@ -98,6 +98,50 @@ class EmulationTest(EmulatedRun):
         predicted = [self.assert_predicted(run.path, 3) for run in (equal, found)]
         self.assertLess(predicted[1], 0.55 * predicted[0])
 
+    def stragglers(self, path):
+        with h5py.File(path) as file:
+            group = file["stragglers"]
+            causes = list(group.attrs["causes"])
+            return [(int(step), int(since), int(rank), causes[cause], round(float(slower), 6), int(over))
+                    for step, since, rank, cause, slower, over in zip(
+                        *(group[name] for name in ("step", "since", "rank", "cause", "slower_by", "over")))]
+
+    def test_a_slow_rank_is_named(self):
+        """Rank 2 computes at half the pace from about step 63 to 130."""
+        slow = "{flops: 10GFLOPS, pace_trace: [{for: 180ms, pace: 1}, {for: 320ms, pace: 0.5}, " \
+               "{for: 1h, pace: 1}]}"
+        result = self.run_train(3, "run.h5", f"cluster.devices=[{{count: 2, flops: 10GFLOPS}}, {slow}]",
+                                "cluster.mesh.ranks.bandwidth=200MB/s", "train.batch=6", steps=210)
+        self.assertRegex(result.stderr, r"warning: the computation of rank 2 \(.+\) takes 100 % longer "
+                                        r"than that of its class since step \d+, mostly in .*\(100 % "
+                                        r"longer\): the rank is slow, not its link\n")
+        self.assertRegex(result.stderr, r"rank 2 \(.+\) takes as long as that of its class again since step")
+        self.assertEqual(result.stderr.count("slow"), 1, result.stderr)
+        begin, end = self.stragglers(self.folder / "run.h5")
+        self.assertEqual((begin[2], begin[4:]), (2, (1.0, 0)))
+        self.assertLess(begin[0], 63 + 100)
+        self.assertEqual((end[2], end[4:]), (2, (0.0, 1)))
+
+    def test_a_slow_link_is_named(self):
+        trace = "[{for: 300ms, bandwidth: 200MB/s}, {for: 1h, bandwidth: 100MB/s}]"
+        result = self.run_train(3, "run.h5", "cluster.device.flops=10GFLOPS",
+                                "cluster.mesh.ranks.bandwidth=200MB/s",
+                                f"cluster.mesh.ranks.bandwidth_trace={trace}", steps=180)
+        self.assertRegex(result.stderr, r"warning: messages along ranks between ranks 0-2 \(.+\) take \d+ % "
+                                        r"longer since step \d+, which .*: the link is slow\n")
+        self.assertEqual(result.stderr.count("slow"), 2, result.stderr)  # in one line
+        found = self.stragglers(self.folder / "run.h5")
+        self.assertEqual([row[2] for row in found], [0, 1, 2])
+        self.assertEqual({row[3] for row in found}, {"messages"})
+        self.assertGreater(found[0][4], 0.3)
+
+    def test_devices_of_another_class_are_not_slow(self):
+        result = self.run_train(3, "run.h5", "cluster.mesh.ranks.bandwidth=200MB/s",
+                                "cluster.devices=[{count: 2, flops: 10GFLOPS}, {flops: 5GFLOPS}]",
+                                steps=100)
+        self.assertNotIn("slow", result.stderr)
+        self.assertEqual(self.stragglers(self.folder / "run.h5"), [])
+
     def test_goes_on_from_a_checkpoint(self):
         self.run_train(2, "whole.h5")
         self.run_train(2, "run.h5", "train.checkpoint.every_steps=4", steps=4)
