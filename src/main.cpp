@@ -39,10 +39,18 @@ std::string join(int argc, char** argv) {
   return line;
 }
 
-// Returns true on the one rank that prints errors: all ranks parse the same command line.
+// Returns true on the one rank that prints errors: the first one that parses this command line.
+// mpirun may have several, each for some ranks, and Open MPI lists the numbers of ranks: "1 4".
 bool speaks() {
-  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
-  return rank == nullptr || std::string_view(rank) == "0";
+  const char* own = std::getenv("OMPI_COMM_WORLD_RANK");
+  const char* sizes = std::getenv("OMPI_APP_CTX_NUM_PROCS");
+  const int rank = own == nullptr ? 0 : std::atoi(own);
+  int first = 0;
+  std::istringstream numbers(sizes == nullptr ? "" : sizes);
+  for (int ranks = 0; first < rank && numbers >> ranks;) {
+    first += ranks;
+  }
+  return rank == first;
 }
 
 // Suggests corrections for arguments that no option took; else returns CLI11's own message.

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "app/launch.h"
 #include "app/measured.h"
 #include "app/profiling.h"
 #include "core/check.h"

@@ -127,9 +127,11 @@ std::vector<ShareOfRate> shares_of(const std::vector<ProductEfficiency>& items, 
   return shares;
 }
 
-// Returns true where cluster.comm.backend is nccl, or auto resolves to it.
+// Returns true where cluster.comm.backend is nccl, or auto resolves to it on any machine.
 bool has_nccl(const Deck& deck) {
-  return deck.cluster->device_kind == "cuda" && deck.cluster->comm_backend != "mpi";
+  const std::string& kind = deck.cluster->device_kind;
+  const std::string& backend = deck.cluster->comm_backend;
+  return kind == "cuda" ? backend != "mpi" : kind == "auto" && backend == "nccl";
 }
 
 // Returns a profile with the deck's noise, which is the same for every pace.

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <vector>
 
+#include "app/launch.h"
 #include "comm/collective.h"
 #include "core/failure.h"
 #include "core/log.h"
@@ -12,7 +14,9 @@
 
 namespace hidup {
 
-int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>& work) {
+int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>& work,
+            Versions versions) {
+  const std::vector<char*> arguments(*argv + 1, *argv + *argc);  // before MPI sees them
   std::optional<MpiSession> mpi;
   try {
     mpi.emplace(argc, argv);
@@ -24,6 +28,10 @@ int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>&
     abort_all_ranks(failure.code, failure.message);
   }
   try {
+    check_same_arguments(mpi->world(), arguments);
+    if (versions == Versions::same) {
+      check_same_version(mpi->world(), version_text());
+    }
     const ExitCode code = work(*mpi);
     collectively(mpi->world(), results::finish);
     return static_cast<int>(code);

@@ -12,10 +12,14 @@ namespace hidup {
 
 class Executor;  // runtime/executor.h
 
+enum class Versions { same, any };
+
 // Runs the work between start and end of MPI. Returns its exit code, the same on all ranks, or that
 // of an error common to all ranks, which one of them prints. Other exceptions end all ranks where
-// they are thrown (comm/mpi_session.h), so no handler may surround this call.
-int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>& work);
+// they are thrown (comm/mpi_session.h), so no handler may surround this call. All ranks must have
+// the same arguments, and run the same version unless `versions` is any (app/launch.h).
+int run_job(int* argc, char*** argv, const std::function<ExitCode(MpiSession&)>& work,
+            Versions versions = Versions::same);
 
 // Returns a guide for heartbeats (comm/heartbeat.h) that report a starting rank until run_steps().
 Heartbeat::Guide guide_of_start(MpiSession& mpi);

@@ -10,6 +10,7 @@
 
 #include "app/costs.h"
 #include "app/inputs.h"
+#include "app/launch.h"
 #include "app/profiling.h"
 #include "comm/collective.h"
 #include "comm/nccl_communicator.h"
@@ -105,7 +106,9 @@ DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   DeviceOptions options = own_device(mpi);
   // The deck describes the emulated device; CPUs compute.
   const DeviceClass device = device_of_rank(*deck.cluster, mpi.world().rank(), mpi.world().size());
-  options.kind = deck.cluster->emulates() ? "cpu" : device.kind;
+  options.kind = deck.cluster->emulates() ? "cpu"
+                 : device.kind == "auto"    ? device_kind()
+                                            : device.kind;
   options.memory = device.memory.value_or(0);
   return options;
 }
@@ -152,29 +155,25 @@ std::string choose_backend(const Deck& deck, MpiSession& mpi, const Device& devi
   }
   Communicator& world = mpi.world();
   const std::string& wanted = deck.cluster->comm_backend;
-  if (wanted == "nccl" && !has_nccl()) {
-    fail_at(deck, "cluster.comm.backend",
-            fmt::format("cluster.comm.backend is nccl, but this binary was built for {} ranks, "
-                        "without NCCL",
-                        device_kind()),
-            ExitCode::unavailable);
-  }
-  std::string shared;
-  if (has_nccl() && wanted != "mpi") {
+  const std::vector<int> without = ranks_where(world, !has_nccl());
+  std::string obstacle;
+  std::string advice;
+  if (without.empty() && wanted != "mpi") {
     const std::string mine = fmt::format("{} on {}", device.description(), mpi.host());
-    shared = world.broadcast(shared_gpu(gather_texts(world, mine)));
+    obstacle = world.broadcast(shared_gpu(gather_texts(world, mine)));
+    advice = ", which NCCL refuses: start a rank per GPU, or take mpi";
+  } else if (std::ssize(without) < world.size() || wanted == "nccl") {
+    obstacle = fmt::format("the program of {} was built without NCCL", format_ranks(without));
+    advice = ": take auto or mpi";
   }
-  if (wanted == "nccl" && !shared.empty()) {
+  if (wanted == "nccl" && !obstacle.empty()) {
     fail_at(deck, "cluster.comm.backend",
-            fmt::format("cluster.comm.backend is nccl, but {}, which NCCL refuses: start a rank "
-                        "per GPU, or take mpi",
-                        shared),
+            fmt::format("cluster.comm.backend is nccl, but {}{}", obstacle, advice),
             ExitCode::unavailable);
   }
-  const bool takes_nccl = has_nccl() && wanted != "mpi" && shared.empty();
-  log::info("collectives: {}", takes_nccl       ? "nccl"
-                               : shared.empty() ? "mpi"
-                                                : "mpi, because " + shared);
+  const bool takes_nccl = without.empty() && wanted != "mpi" && obstacle.empty();
+  const bool explains = wanted != "mpi" && !obstacle.empty();
+  log::info("collectives: {}", takes_nccl ? "nccl" : explains ? "mpi, because " + obstacle : "mpi");
   return takes_nccl ? "nccl" : "mpi";
 }
 

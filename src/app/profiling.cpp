@@ -6,13 +6,13 @@
 #include <span>
 
 #include "app/inputs.h"
+#include "app/launch.h"
 #include "app/plan.h"
 #include "app/planning.h"
 #include "comm/clock.h"
 #include "comm/collective.h"
 #include "core/check.h"
 #include "core/text.h"
-#include "core/version.h"
 #include "deck/cluster_deck.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
@@ -269,10 +269,6 @@ class Measurement {
 
 }  // namespace
 
-std::string build_name(const std::string& version, const std::string& commit, bool dirty) {
-  return fmt::format("{} {}{}", version, commit, dirty ? " with changes" : "");
-}
-
 std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
   std::vector<std::string> seen;
   std::vector<int64_t> numbers;
@@ -306,13 +302,14 @@ std::string device_of(const Inputs& inputs, const Machine& machine) {
 }
 
 ProfileKey profile_key(const Inputs& inputs, const Machine& machine) {
-  ProfileKey key{.build = build_name(program_version(), git_commit(), git_dirty()),
-                 .device = device_of(inputs, machine),
-                 .libraries = {mpi_library_version(), kernels::matmul_library_version()},
+  ProfileKey key{.build = version_text(),
+                 .device = text_of_ranks(machine.world, device_of(inputs, machine)),
                  .mesh = inputs.mesh};
+  std::vector<std::string> libraries = {mpi_library_version(), kernels::matmul_library_version()};
   for (const std::string& library : machine.communication.libraries()) {
-    key.libraries.push_back(library);
+    libraries.push_back(library);
   }
+  key.libraries = lines_of_ranks(machine.world, libraries);
   key.hosts = numbered_hosts(gather_texts(machine.world, machine.host));
   return key;
 }

@@ -16,8 +16,7 @@ namespace hidup {
 // a few strategies within some seconds, for measurements during `train`.
 enum class ProfileEffort { brief, thorough };
 
-// Return parts of a ProfileKey. numbered_hosts: the host of every rank, in order of appearance.
-std::string build_name(const std::string& version, const std::string& commit, bool dirty);
+// Returns a part of a ProfileKey: the host of every rank, in order of appearance.
 std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts);
 
 // Returns the key that a profile for this run must have. Collective.

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "app/launch.h"
 #include "comm/collective.h"
 #include "core/version.h"
 #include "deck/cluster_deck.h"
@@ -100,14 +101,15 @@ TimingHeader timing_header(const std::string& model_deck, const std::string& com
                 .started_at = utc_now(),
                 .model = std::filesystem::path(model_deck).stem().string(),
                 .world_size = world.size(),
-                .device = machine.device->name(),
-                .libraries = {mpi_library_version(), "HDF5 " + hdf5_version(),
-                              kernels::matmul_library_version()},
-                .arithmetic = kernels::describe_arithmetic(),
+                .device = text_of_ranks(world, machine.device->name()),
+                .arithmetic = text_of_ranks(world, kernels::describe_arithmetic()),
                 .environment = run_environment()};
+  std::vector<std::string> libraries = {mpi_library_version(), "HDF5 " + hdf5_version(),
+                                        kernels::matmul_library_version()};
   for (const std::string& library : machine.communication.libraries()) {
-    header.run.libraries.push_back(library);
+    libraries.push_back(library);
   }
+  header.run.libraries = lines_of_ranks(world, libraries);
   if (data.unigram_entropy >= 0.0) {
     header.run.unigram_entropy = data.unigram_entropy;
   }

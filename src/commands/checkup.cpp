@@ -55,8 +55,7 @@ class Findings {
     }
     const std::string where =
         hosts.size() == 1 ? *hosts.begin() : fmt::format("{} hosts", hosts.size());
-    return fmt::format("rank{} {} ({})", ranks.size() == 1 ? "" : "s", format_numbers(ranks),
-                       where);
+    return fmt::format("{} ({})", format_ranks(ranks), where);
   }
 
   const std::vector<RankPlace>& places_;
@@ -78,13 +77,29 @@ void check_threads(const RankPlace& place, int rank, Findings& findings) {
   }
 }
 
-void check_sharing(const std::vector<RankPlace>& places, bool gpus, Findings& findings) {
+// Compares the rank's program with that of rank 0, and if that is a build for another kind of
+// device, its libraries with those of the first rank of its kind.
+void check_program(const std::vector<RankPlace>& places, int rank, Findings& findings) {
+  const RankPlace& place = places[static_cast<size_t>(rank)];
+  if (place.common != places[0].common) {
+    findings.add(fmt::format("runs {}, but rank 0 runs {}", place.common, places[0].common),
+                 {rank});
+  }
+  const auto first = std::ranges::find(places, place.kind, &RankPlace::kind);
+  if (place.libraries != first->libraries) {
+    findings.add(fmt::format("loads {}, but rank {} loads {}", place.libraries,
+                             first - places.begin(), first->libraries),
+                 {rank});
+  }
+}
+
+void check_sharing(const std::vector<RankPlace>& places, Findings& findings) {
   std::map<std::tuple<std::string, std::vector<int>>, std::vector<int>> by_cores;
   std::map<std::tuple<std::string, std::string>, std::vector<int>> by_device;
   for (size_t rank = 0; rank < places.size(); ++rank) {
     const RankPlace& place = places[rank];
     by_cores[{place.host, place.cores}].push_back(static_cast<int>(rank));
-    if (!place.device.empty()) {
+    if (place.kind == "cuda" && !place.device.empty()) {
       by_device[{place.host, place.device}].push_back(static_cast<int>(rank));
     }
   }
@@ -101,7 +116,7 @@ void check_sharing(const std::vector<RankPlace>& places, bool gpus, Findings& fi
     }
   }
   for (const auto& [key, ranks] : by_device) {
-    if (gpus && ranks.size() > 1) {
+    if (ranks.size() > 1) {
       findings.add(fmt::format("share one GPU, {}: its memory is divided among them, and they take "
                                "turns on it",
                                std::get<1>(key)),
@@ -127,7 +142,7 @@ int count_physical_cores(const std::vector<int>& cores) {
 }
 
 std::vector<std::string> what_looks_wrong(const std::vector<RankPlace>& places,
-                                          const std::vector<LibraryVersion>& libraries, bool gpus) {
+                                          const std::vector<LibraryVersion>& libraries) {
   Findings findings(places);
   for (const LibraryVersion& library : libraries) {
     if (!library.loaded.empty() && numbers_of(library.loaded) < numbers_of(library.compiled)) {
@@ -143,13 +158,10 @@ std::vector<std::string> what_looks_wrong(const std::vector<RankPlace>& places,
     if (!place.device_obstacle.empty()) {
       findings.add(place.device_obstacle, {number});
     }
-    if (place.program != places[0].program) {
-      findings.add(fmt::format("runs {}, but rank 0 runs {}", place.program, places[0].program),
-                   {number});
-    }
+    check_program(places, number, findings);
     check_threads(place, number, findings);
   }
-  check_sharing(places, gpus, findings);
+  check_sharing(places, findings);
   return findings.lines();
 }
 

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "app/costs.h"
 #include "app/job.h"
+#include "app/launch.h"
 #include "app/machine.h"
 #include "app/planning.h"
 #include "comm/collective.h"
@@ -46,25 +46,41 @@ std::string version_of_file(const std::string& name) {
   return "";
 }
 
-std::vector<LibraryVersion> libraries() {
-  std::vector<LibraryVersion> all = device_libraries();
-  all.push_back(kernels::matmul_library());
-  for (const LibraryVersion& library : nccl_libraries()) {
-    all.push_back(library);
+// The libraries of builds for this kind of device, and those that builds of all kinds have.
+struct Libraries {
+  std::vector<LibraryVersion> own;
+  std::vector<LibraryVersion> common;
+
+  std::vector<LibraryVersion> all() const {
+    std::vector<LibraryVersion> all = own;
+    all.insert(all.end(), common.begin(), common.end());
+    return all;
   }
-  all.push_back(mpi_library());
-  all.push_back(hdf5_library());
-  all.push_back({"yaml-cpp", HIDUP_YAML_CPP_VERSION, version_of_file("libyaml-cpp")});
-  return all;
+};
+
+Libraries libraries() {
+  Libraries found{.own = device_libraries()};
+  found.own.push_back(kernels::matmul_library());
+  for (const LibraryVersion& library : nccl_libraries()) {
+    found.own.push_back(library);
+  }
+  found.common = {mpi_library(),
+                  hdf5_library(),
+                  {"yaml-cpp", HIDUP_YAML_CPP_VERSION, version_of_file("libyaml-cpp")}};
+  return found;
 }
 
-std::string program_text(const std::vector<LibraryVersion>& all) {
-  std::string text = fmt::format("hidup {} ({}{})", program_version(), git_commit(),
-                                 git_dirty() ? ", with changes" : "");
-  for (const LibraryVersion& library : all) {
-    text += fmt::format(", {} {}", library.name, library.loaded);
+std::string text_of(const std::vector<LibraryVersion>& libraries) {
+  std::string text;
+  for (const LibraryVersion& library : libraries) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", library.name, library.loaded);
   }
   return text;
+}
+
+std::string program_text() {
+  return fmt::format("hidup {} ({}{})", program_version(), git_commit(),
+                     git_dirty() ? ", with changes" : "");
 }
 
 std::vector<int> own_cores() {
@@ -80,9 +96,12 @@ std::vector<int> own_cores() {
   return cores;
 }
 
-RankPlace own_place(MpiSession& mpi, const RunCheckup& run,
-                    const std::vector<LibraryVersion>& all) {
-  RankPlace place{.host = mpi.host(), .cores = own_cores(), .program = program_text(all)};
+RankPlace own_place(MpiSession& mpi, const RunCheckup& run, const Libraries& loaded) {
+  RankPlace place{.host = mpi.host(),
+                  .cores = own_cores(),
+                  .kind = device_kind(),
+                  .common = program_text() + ", " + text_of(loaded.common),
+                  .libraries = text_of(loaded.own)};
   place.physical_cores = count_physical_cores(place.cores);
   place.threads = compute_threads(run.deck, mpi.world(), mpi.host());
   const DeviceOptions options = run.has_cluster ? device_options(run.deck, mpi) : own_device(mpi);
@@ -101,7 +120,9 @@ std::vector<RankPlace> all_places(Communicator& world, const RankPlace& mine) {
   const std::vector<std::string> hosts = gather_texts(world, mine.host);
   const std::vector<std::string> devices = gather_texts(world, mine.device);
   const std::vector<std::string> obstacles = gather_texts(world, mine.device_obstacle);
-  const std::vector<std::string> programs = gather_texts(world, mine.program);
+  const std::vector<std::string> kinds = gather_texts(world, mine.kind);
+  const std::vector<std::string> common = gather_texts(world, mine.common);
+  const std::vector<std::string> libraries = gather_texts(world, mine.libraries);
   const std::vector<std::vector<std::byte>> cores =
       world.gather(std::as_bytes(std::span(mine.cores)));
   const std::vector<int64_t> memory = all_gather_value(world, mine.memory);
@@ -109,8 +130,16 @@ std::vector<RankPlace> all_places(Communicator& world, const RankPlace& mine) {
   const std::vector<int> threads = all_gather_value(world, mine.threads);
   std::vector<RankPlace> places;
   for (size_t r = 0; r < hosts.size(); ++r) {
-    RankPlace& place = places.emplace_back(RankPlace{
-        hosts[r], devices[r], obstacles[r], memory[r], {}, physical[r], threads[r], programs[r]});
+    RankPlace& place = places.emplace_back(RankPlace{.host = hosts[r],
+                                                     .device = devices[r],
+                                                     .device_obstacle = obstacles[r],
+                                                     .memory = memory[r],
+                                                     .cores = {},
+                                                     .physical_cores = physical[r],
+                                                     .threads = threads[r],
+                                                     .kind = kinds[r],
+                                                     .common = common[r],
+                                                     .libraries = libraries[r]});
     place.cores.resize(cores[r].size() / sizeof(int));
     std::ranges::copy(cores[r], std::as_writable_bytes(std::span(place.cores)).begin());
   }
@@ -194,8 +223,7 @@ Measured measure(const Deck& deck, bool has_cluster, MpiSession& mpi) {
   const std::vector<double> memory = all_gather_value(world, mine.memory);
   Measured measured{.pairs = pairs_of(world.size())};
   measured.links = measure_pairs(*device, world, groups.axis(0), measured.pairs);
-  std::vector<int64_t> classes = device_classes(deck, world.size());
-  classes.resize(products.size(), 0);  // a deck for another number of ranks is a finding already
+  const std::vector<int64_t> classes = alike_devices(*deck.cluster, world.size());
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     measured.rates.push_back({.host = hosts[rank],
                               .device = classes[rank],
@@ -231,21 +259,22 @@ void print_findings(const std::vector<std::string>& findings) {
 }  // namespace
 
 int doctor(const DoctorOptions& options, int* argc, char*** argv) {
-  return run_job(argc, argv, [&](MpiSession& mpi) {
-    const std::vector<LibraryVersion> all = libraries();
+  const auto check = [&](MpiSession& mpi) {
+    Communicator& world = mpi.world();
+    const Libraries loaded = libraries();
     const RunCheckup run = check_run(options.run, mpi);
-    const std::string arithmetic = choose_arithmetic(run.deck, mpi.world());
-    const std::vector<RankPlace> places = all_places(mpi.world(), own_place(mpi, run, all));
+    const std::string arithmetic = text_of_ranks(world, choose_arithmetic(run.deck, world));
+    const std::vector<RankPlace> places = all_places(world, own_place(mpi, run, loaded));
+    const std::string kinds = text_of_ranks(world, device_kind());
     Measured measured;
     if (options.compare) {
       measured = measure(run.deck, run.has_cluster, mpi);
     }
-    if (mpi.world().rank() != 0) {
+    if (world.rank() != 0) {
       return ExitCode::done;
     }
-    results::print("hidup {} ({}{}), built for cluster.device.kind {}\n", program_version(),
-                   git_commit(), git_dirty() ? ", with changes" : "", device_kind());
-    print_libraries(all);
+    results::print("{}, built for cluster.device.kind {}\n", program_text(), kinds);
+    print_libraries(loaded.all());
     print_arithmetic(arithmetic);
     print_places(places);
     print_run(run.facts);
@@ -256,11 +285,11 @@ int doctor(const DoctorOptions& options, int* argc, char*** argv) {
     std::vector<std::string> findings = run.findings;
     std::ranges::copy(what_is_slow(measured.rates, measured.pairs, measured.links),
                       std::back_inserter(findings));
-    std::ranges::copy(what_looks_wrong(places, all, device_kind() == "cuda"),
-                      std::back_inserter(findings));
+    std::ranges::copy(what_looks_wrong(places, loaded.all()), std::back_inserter(findings));
     print_findings(findings);
     return ExitCode::done;
-  });
+  };
+  return run_job(argc, argv, check, Versions::any);
 }
 
 }  // namespace hidup

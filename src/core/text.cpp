@@ -83,6 +83,27 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
+std::string format_numbers(const std::vector<int>& numbers) {
+  std::string text;
+  for (size_t i = 0; i < numbers.size();) {
+    size_t end = i + 1;
+    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) {
+      ++end;
+    }
+    text += i == 0 ? "" : ", ";
+    text += fmt::format("{}", numbers[i]);
+    if (end - i > 1) {
+      text += fmt::format("{}{}", end - i > 2 ? "-" : ", ", numbers[end - 1]);
+    }
+    i = end;
+  }
+  return text;
+}
+
+std::string format_ranks(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + format_numbers(ranks);
+}
+
 std::string lower_case_start(std::string text) {
   if (!text.empty()) {
     text[0] = static_cast<char>(std::tolower(static_cast<unsigned char>(text[0])));

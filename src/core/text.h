@@ -20,6 +20,12 @@ bool matches(std::string_view pattern, std::string_view text);
 // Returns the parts of the text between the separators, one more than there are separators.
 std::vector<std::string_view> split(std::string_view text, char separator);
 
+// Returns ascending numbers as text: "0-3, 5".
+std::string format_numbers(const std::vector<int>& numbers);
+
+// Returns ascending numbers of ranks as text: "rank 5", "ranks 0-3, 5".
+std::string format_ranks(const std::vector<int>& ranks);
+
 // Lowers the first letter: the system's texts begin with a capital, messages here do not.
 std::string lower_case_start(std::string text);
 

@@ -18,9 +18,12 @@ constexpr Range kLinkBandwidths = {1e3, 1e15};    // bytes/s
 std::vector<Key> cluster_keys() {
   return {
       {.name = "cluster.device.kind",
-       .doc = "The device of a rank. A program that was not built for it ends with exit code 8.",
+       .doc = "The device of a rank. A program that was not built for it ends with exit code 8. "
+              "auto: the device that each rank's program was built for, in a job in which some "
+              "ranks have GPUs and others do not; predictions without a profile then count on "
+              "NCCL only if `cluster.comm.backend` is nccl.",
        .fallback = "cpu",
-       .choices = {"cpu", "cuda"},
+       .choices = {"auto", "cpu", "cuda"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->device_kind; }},
       {.name = "cluster.device.threads",
        .doc = "OpenMP threads of a rank. auto: `OMP_NUM_THREADS`, or else the rank's share of the "
@@ -300,8 +303,8 @@ std::vector<Key> cluster_keys() {
        }},
       {.name = "cluster.comm.backend",
        .doc = "The library of the collectives. mpi: MPI, through the host's memory. nccl: NCCL, "
-              "between GPUs, of which every rank needs one of its own; a program that was built "
-              "without it ends with exit code 8. auto: nccl where possible, else mpi.",
+              "between GPUs, of which every rank needs one of its own; where a rank's program was "
+              "built without it, all end with exit code 8. auto: nccl where possible, else mpi.",
        .fallback = "auto",
        .choices = {"auto", "mpi", "nccl"},
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->comm_backend; }},

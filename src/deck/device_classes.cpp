@@ -205,10 +205,11 @@ std::vector<int64_t> alike_devices(const ClusterDeck& cluster, int64_t ranks) {
   std::map<decltype(pace_of(DeviceClass())), int64_t> known;
   const std::vector<DeviceClass> devices = device_classes(cluster);
   std::vector<int64_t> numbers;
-  for (const size_t item : classes_of_ranks(cluster, ranks)) {
+  for (const size_t item : divide_ranks(cluster, ranks).items) {
     const auto next = static_cast<int64_t>(known.size());
     numbers.push_back(known.try_emplace(pace_of(devices[item]), next).first->second);
   }
+  numbers.resize(static_cast<size_t>(ranks));
   return numbers;
 }
 

@@ -40,7 +40,8 @@ std::vector<DeviceClass> device_classes(const ClusterDeck& cluster);
 // (check_ranks()).
 std::vector<size_t> classes_of_ranks(const ClusterDeck& cluster, int64_t ranks);
 
-// Returns a number of every rank; ranks whose devices compute alike have the same one.
+// Returns a number of every rank; ranks whose devices compute alike have the same one. All ranks do
+// where the items do not fit so many ranks.
 std::vector<int64_t> alike_devices(const ClusterDeck& cluster, int64_t ranks);
 
 // Returns the item of the rank; cluster.device where the items do not fit so many ranks.

@@ -384,7 +384,9 @@ NamedRange::~NamedRange() = default;
 std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   if (options.kind != "cpu") {
     fail(ExitCode::unavailable,
-         "cluster.device.kind is {}, but this binary was built for CPU ranks only", options.kind);
+         "cluster.device.kind is {}, but this program was built for CPU ranks only: in a job of "
+         "several builds set it to auto",
+         options.kind);
   }
   return std::make_unique<CpuDevice>(options);
 }

@@ -188,7 +188,9 @@ void fail_cuda(cudaError_t error, const char* call) {
 std::unique_ptr<Device> make_device(const DeviceOptions& options) {
   if (options.kind != "cuda") {
     fail(ExitCode::unavailable,
-         "cluster.device.kind is {}, but this binary was built for CUDA ranks only", options.kind);
+         "cluster.device.kind is {}, but this program was built for CUDA ranks only: in a job of "
+         "several builds set it to auto",
+         options.kind);
   }
   return std::make_unique<CudaDevice>(options);
 }

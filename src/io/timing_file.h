@@ -84,7 +84,7 @@ struct RunAttributes {
   std::string started_at;  // ISO 8601, UTC
   std::string model;       // the model deck's name, for titles
   int64_t world_size = 1;
-  std::string device;
+  std::string device;  // "A (rank 0), B (ranks 1-4)" where ranks have several kinds
   std::vector<std::string> hostnames;
   std::vector<std::string> libraries;     // "name version", as loaded
   std::string arithmetic;                 // of CPU kernels, for readers; absent if empty
