@@ -21,6 +21,8 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "core/version.h"
+#include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 #include "deck/model_deck.h"
 #include "device/device.h"
 #include "io/resources.h"

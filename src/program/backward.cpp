@@ -215,12 +215,17 @@ class BackwardPass {
     return values;
   }
 
-  ValueIds operands(const Scope& scope, const BackwardStep& step, ValueId dy) const {
+  // Gathers the factors of a gradient that every rank computes whole.
+  ValueIds operands(const Scope& scope, const BackwardStep& step, ValueId dy) {
     ValueIds values;
     for (const BackwardOperand& operand : step.operands) {
-      values.push_back(operand.from == BackwardOperand::From::output_gradient
-                           ? dy
-                           : recomputation_.now(forward_value(scope, operand)));
+      const ValueId value = operand.from == BackwardOperand::From::output_gradient
+                                ? dy
+                                : recomputation_.now(forward_value(scope, operand));
+      const Layout wanted =
+          factor_layout(input_.rules(scope.op), step.gradients_of[0], builder_.value(value).layout);
+      values.push_back(builder_.reshard(scope.for_input(step.gradients_of[0]), value, wanted,
+                                        builder_.value(value).name + ".factor", false));
     }
     if (graph_.op(scope.op).kind == OpKind::route) {  // its losses also read the sums
       values.push_back(forward(scope.microbatch).saved[static_cast<size_t>(scope.op)][0]);

@@ -172,6 +172,8 @@ class RuleMaker {
       add(dim_name(d), {kWhole, cut(of_weight)}, cut(d), {kSum, cut(of_weight)});
     }
     add("partial", {kSum, kWhole}, kSum, {kWhole, kSum});
+    add("factors", {cut(0), kWhole}, cut(0), {cut(0), kWhole});
+    rules_.back().factors_of = 1;
   }
 
   void bias() {

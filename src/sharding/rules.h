@@ -19,6 +19,9 @@ struct Rule {
   std::vector<Placement> input_gradients;  // without meaning for integer inputs
   Placement saved;         // values saved by the forward pass (OperationSpec::saved)
   ShareNumber share = {};  // share of all its placements
+  // The input whose gradient every rank computes whole, from operands that the backward pass
+  // gathers for it (sufficient factor broadcasting: Xie et al. 2016; HAP, EuroSys 2024); -1: none.
+  int factors_of = -1;
 
   bool operator==(const Rule&) const = default;
 };
@@ -31,7 +34,9 @@ Layout gradient_of(const Layout& layout);
 // Returns all rules of an operation, `replicate` first (every rank computes all of it). The others
 // are named after the dimension that they cut: batch, sequence, column, head, expert, ... of the
 // output; row: a dimension that a product sums over; vocabulary: the classes of an embedding or a
-// cross-entropy. `partial` computes a linear operation on summands.
+// cross-entropy. `partial` computes a linear operation on summands. `factors` is `batch` for a
+// product, but gathers its input and its output's gradient, the factors of the weight's gradient,
+// which no rank sends then.
 std::vector<Rule> rules_of(const Graph& graph, OpId op);
 
 // Returns "batch", "batch%1" or "replicate@0".

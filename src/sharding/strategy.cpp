@@ -41,6 +41,15 @@ Layout gradient_layout(const OpStrategy& op, size_t input) {
   return layout_of(op, [=](const Rule& rule) { return rule.input_gradients.at(input); });
 }
 
+Layout factor_layout(const OpStrategy& op, size_t input, Layout layout) {
+  for (size_t axis = 0; axis < op.rules.size(); ++axis) {
+    if (op.rules[axis].factors_of == static_cast<int>(input)) {
+      layout[axis] = op.rules[axis].input_gradients[input];
+    }
+  }
+  return layout;
+}
+
 Layout saved_layout(const OpStrategy& op) {
   return layout_of(op, [](const Rule& rule) { return rule.saved; });
 }

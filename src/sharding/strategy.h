@@ -78,6 +78,9 @@ struct Strategy {
 Layout input_layout(const OpStrategy& op, size_t input);
 Layout output_layout(const OpStrategy& op);
 Layout gradient_layout(const OpStrategy& op, size_t input);
+// Returns the layout in which the backward pass reads an operand that lies in `layout`, to compute
+// the gradient of input i: whole along axes whose rule gathers its factors.
+Layout factor_layout(const OpStrategy& op, size_t input, Layout layout);
 // Returns the layout of the values that the operation saves for its backward pass.
 Layout saved_layout(const OpStrategy& op);
 

@@ -42,6 +42,9 @@ class GraphMaker {
     if (axes_ == 3) {
       return {{"pod", 2}, {"node", 2}, {"gpu", 2}};
     }
+    if (axes_ == 1) {
+      return {{"gpu", between(2, 4)}};
+    }
     return {{"node", 2}, {"gpu", between(2, 3)}};
   }
 

@@ -1,4 +1,4 @@
-// Random small graphs and clusters of two or three axes.
+// Random small graphs and clusters of one to three axes.
 #pragma once
 
 #include <random>
@@ -16,7 +16,7 @@ struct RandomSetting {
   CostModel costs;
 };
 // Returns three to five operations, from an embedding to a cross entropy, on 2 x 2 or 2 x 3 ranks,
-// or on 2 x 2 x 2 with three axes.
+// on 2 x 2 x 2 with three axes, or on 2 to 4 with one.
 RandomSetting random_setting(std::mt19937_64& random, size_t axes = 2);
 // Returns a strategy with a random rule on every axis of every operation.
 Strategy random_rules(const RandomSetting& setting, std::mt19937_64& random);

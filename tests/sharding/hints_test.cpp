@@ -205,7 +205,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         Bad{"operations: [{op: 'y.*', rule: [colum]}]",
             "1:33: y.0 cannot be sharded by colum: did you mean column?; legal rules: replicate, "
-            "batch, sequence, row, column, partial"},
+            "batch, sequence, row, column, partial, factors"},
         Bad{"operations:\n  - {op: '*', rule: [row]}",
             "2:22: x cannot be sharded by row; legal rules: replicate, batch, sequence, column, "
             "vocabulary"},

@@ -64,7 +64,7 @@ INSTANTIATE_TEST_SUITE_P(
              "10:20: y cannot be sharded by \\x1b[2J; legal rules: "},
         Edit{"{op: y, rule: [batch]", "{op: y, rule: [colum]",
              "10:20: y cannot be sharded by colum: did you mean column?; legal rules: replicate, "
-             "batch, sequence, row, column, partial"},
+             "batch, sequence, row, column, partial, factors"},
         // The rule belongs to other operations.
         Edit{"{op: y, rule: [batch]", "{op: y, rule: [vocabulary]",
              "10:20: y cannot be sharded by vocabulary; legal rules: replicate, batch, sequence, "

@@ -42,7 +42,7 @@ TEST(Strategy, UnknownNamesAreRefusedWithTheKnownOnes) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "y has no rule colum; legal: replicate, batch, sequence, "
-                 "row, column, partial");
+                 "row, column, partial, factors");
   }
 }
 

@@ -8,6 +8,7 @@
 #include "core/deadline.h"
 #include "core/key.h"
 #include "graph/operation.h"
+#include "search/problem/factors.h"
 #include "search/problem/memory_variants.h"
 #include "search/problem/op_strategies.h"
 #include "search/problem/storages.h"
@@ -204,13 +205,28 @@ class Builder {
     return op_strategies_near(graph_, ops[0], mesh_, hint, known, most_near_);
   }
 
+  // Returns true where no plan is faster with the strategy than with another of these, because the
+  // factors that it gathers take too long.
+  bool gathers_in_vain(OpId op, const OpStrategy& op_strategy,
+                       const std::vector<OpStrategy>& others) const {
+    return std::ranges::any_of(others, [&](const OpStrategy& other) {
+      return is_without_factors(other, op_strategy) &&
+             sends_no_longer(costs_, {op, groups_}, other, op_strategy,
+                             storages_.of(op, op_strategy, owned_by(op)));
+    });
+  }
+
   void add_kind(const std::vector<OpId>& ops) {
     const OpId op = ops[0];
     const Op& self = graph_.op(op);
     OpChoices choices{.tensor = tensor_of(self.output)};
     std::vector<ChoiceMeaning> meanings;
-    for (const OpStrategy& op_strategy : op_strategies_of_kind(ops)) {
+    const std::vector<OpStrategy> op_strategies = op_strategies_of_kind(ops);
+    for (const OpStrategy& op_strategy : op_strategies) {
       TimeLimit::check();
+      if (gathers_in_vain(op, op_strategy, op_strategies)) {
+        continue;
+      }
       Choice base = costs_.operation(op, op_strategy);
       base.output =
           tensor_layouts_[index(choices.tensor)].written.number_of(output_layout(op_strategy));

@@ -22,6 +22,12 @@ std::vector<std::vector<Rule>> rules_per_axis(const std::vector<Rule>& rules, co
   return allowed;
 }
 
+// Returns the rules that do not gather factors.
+std::vector<Rule> without_factors(std::vector<Rule> rules) {
+  std::erase_if(rules, [](const Rule& rule) { return rule.factors_of >= 0; });
+  return rules;
+}
+
 // Returns all combinations of a rule per axis.
 std::vector<OpStrategy> all_combinations(const std::vector<std::vector<Rule>>& allowed) {
   std::vector<OpStrategy> strategies(1);
@@ -57,7 +63,7 @@ size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints)
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     const OperationHint* hint = hints != nullptr ? hints->of_operation(op) : nullptr;
     size_t count = 1;
-    for (const std::vector<Rule>& rules : rules_per_axis(rules_of(graph, op), mesh, hint)) {
+    for (const auto& rules : rules_per_axis(without_factors(rules_of(graph, op)), mesh, hint)) {
       count *= rules.size();
     }
     most = std::max(most, count);
@@ -68,7 +74,7 @@ size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints)
 std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
                                      const OperationHint* hint, size_t most) {
   const std::vector<Rule> rules = rules_of(graph, op);
-  const auto allowed = rules_per_axis(rules, mesh, hint);
+  const auto allowed = rules_per_axis(without_factors(rules), mesh, hint);
   // The key is the number of parts into which each rule cuts the operation.
   std::map<std::vector<int64_t>, OpStrategy> divisions = {
       {std::vector<int64_t>(rules.size(), 1), {}}};

@@ -19,11 +19,13 @@ std::vector<OpStrategy> op_strategies_near(const Graph& graph, OpId op, const Me
                                            const OperationHint* hint,
                                            const std::vector<OpStrategy>& known, size_t most);
 
-// Returns the largest number of strategies of any operation.
+// Returns the largest number of strategies of any operation, without rules that gather factors: few
+// of these can pay (factors.h).
 size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints);
 
 // Returns one strategy for each division of the computation: strategies that cut the operation into
 // equally many parts by each rule, on whatever axes, compute equally much. Empty above `most`.
+// Rules that gather factors compute more than those without, so they occur only where a hint asks.
 std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
                                      const OperationHint* hint, size_t most);
 

@@ -57,6 +57,9 @@ class RuleCosts::Sketch {
     choice.forward_compute_s = forward();
     if (has_backward(op_)) {
       choice.backward_compute_s = backward();
+      const Reshard gathers = factors();
+      choice.backward_comm_s = gathers.comm_s;
+      choice.backward_compute_s += gathers.compute_s;
     }
     if (!saved_.empty()) {
       const Tensor& first = rules_.graph_.tensor(op_.inputs[0]);
@@ -66,6 +69,22 @@ class RuleCosts::Sketch {
     }
     choice.forward_comm_s = stats_comm_s_;
     return choice;
+  }
+
+  // Returns the cost of gathering the factors of gradients that every rank computes whole.
+  Reshard factors() {
+    const ValueId dy = add(op_.output, gradient_of(output_layout(strategy_)));
+    Reshard total;
+    for (const BackwardStep& step : forward_of(op_.kind).backward) {
+      for (const ValueId value : step.opcode ? operands(step, dy) : Values{}) {
+        const Value& operand = program_.value(value);
+        const Reshard gather = rules_.reshards_->cheapest(
+            operand, factor_layout(strategy_, step.gradients_of[0], operand.layout), {});
+        total.comm_s += gather.comm_s;
+        total.compute_s += gather.compute_s;
+      }
+    }
+    return total;
   }
 
  private:
@@ -132,7 +151,7 @@ class RuleCosts::Sketch {
     return total_s;
   }
 
-  double instruction_s(const BackwardStep& step, ValueId dy) {
+  Values operands(const BackwardStep& step, ValueId dy) const {
     using From = BackwardOperand::From;
     Values inputs;
     for (const auto& [from, index] : step.operands) {
@@ -140,6 +159,16 @@ class RuleCosts::Sketch {
                        : from == From::saved  ? saved_[index]
                        : from == From::output ? out_
                                               : dy);
+    }
+    return inputs;
+  }
+
+  double instruction_s(const BackwardStep& step, ValueId dy) {
+    Values inputs;
+    for (const ValueId value : operands(step, dy)) {
+      const Value operand = program_.value(value);
+      inputs.push_back(add(operand.shape, operand.dtype,
+                           factor_layout(strategy_, step.gradients_of[0], operand.layout)));
     }
     Values outputs;
     for (const size_t input : step.gradients_of) {
@@ -163,12 +192,27 @@ Choice RuleCosts::operation(OpId op, const OpStrategy& op_strategy) const {
   Choice choice = Sketch(*this, op, op_strategy, Part::larger).costs();
   if (larger_ < 1.0) {
     const Choice smaller = Sketch(*this, op, op_strategy, Part::smaller).costs();
-    for (double Choice::*seconds :
-         {&Choice::forward_compute_s, &Choice::backward_compute_s, &Choice::forward_comm_s}) {
+    for (double Choice::*seconds : {&Choice::forward_compute_s, &Choice::backward_compute_s,
+                                    &Choice::forward_comm_s, &Choice::backward_comm_s}) {
       choice.*seconds = average(choice.*seconds, smaller.*seconds);
     }
   }
   return choice;
+}
+
+double RuleCosts::factors_s(OpId op, const OpStrategy& op_strategy) const {
+  const double larger = Sketch(*this, op, op_strategy, Part::larger).factors().comm_s;
+  return larger_ == 1.0
+             ? larger
+             : average(larger, Sketch(*this, op, op_strategy, Part::smaller).factors().comm_s);
+}
+
+Reshard RuleCosts::sync(const OpStrategy& op_strategy, size_t input,
+                        const ParameterLayouts& stored) const {
+  const Value gradient{.dtype = DType::f32,
+                       .shape = graph_.tensor(stored.tensor).shape,
+                       .layout = gradient_layout(op_strategy, input)};
+  return in_bucket(gradient, stored.optimizer_state, gradients_as_);
 }
 
 double RuleCosts::total_s(const Layout& layout) const {
@@ -249,8 +293,7 @@ TransientBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t in
   const bool rounds = tensor.dtype != DType::f32;  // from an f32 master
   const Layout used = input_layout(op_strategy, input);
   const Reshard gather = in_bucket(value(stored.storage, tensor.dtype), used);
-  const Reshard sync = in_bucket(value(gradient_layout(op_strategy, input), DType::f32),
-                                 stored.optimizer_state, gradients_as_);
+  const Reshard sync = this->sync(op_strategy, input, stored);
   choice.gather_s += gather.comm_s;
   choice.sync_s += sync.comm_s;
   choice.step_s += gather.compute_s + sync.compute_s;

@@ -41,6 +41,10 @@ class RuleCosts {
   // except for the bytes that it returns.
   TransientBytes add_parameter(const OpStrategy& op_strategy, size_t input,
                                const ParameterLayouts& stored, Choice& choice) const;
+  // Returns the part of Choice::backward_comm_s in which factors of gradients are gathered.
+  double factors_s(OpId op, const OpStrategy& op_strategy) const;
+  // Returns the cost of sending the gradient of the parameter that is the operation's input.
+  Reshard sync(const OpStrategy& op_strategy, size_t input, const ParameterLayouts& stored) const;
   // Returns the cost for a microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
   // Returns the tensor's bytes on the rank with the largest part, over all microbatches.
