@@ -190,21 +190,4 @@ std::string printable(std::string_view message) {
   return result;
 }
 
-std::string format_numbers(const std::vector<int>& numbers) {
-  std::string text;
-  for (size_t i = 0; i < numbers.size();) {
-    size_t end = i + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) {
-      ++end;
-    }
-    text += i == 0 ? "" : ", ";
-    text += fmt::format("{}", numbers[i]);
-    if (end - i > 1) {
-      text += fmt::format("{}{}", end - i > 2 ? "-" : ", ", numbers[end - 1]);
-    }
-    i = end;
-  }
-  return text;
-}
-
 }  // namespace hidup

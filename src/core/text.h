@@ -32,9 +32,6 @@ std::string lower_case_start(std::string text);
 // Returns the bytes of the UTF-8 character at the start of the text, or 0 where there is none.
 size_t utf8_length(std::string_view text);
 
-// Returns ascending numbers as text: "0-3, 5".
-std::string format_numbers(const std::vector<int>& numbers);
-
 inline constexpr size_t kLongestQuote = 200;
 
 // Returns text from outside for a message, so that it neither controls a terminal nor fills it:

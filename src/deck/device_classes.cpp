@@ -160,17 +160,7 @@ std::optional<std::vector<int64_t>> parse_ranks(const std::string& text) {
 }
 
 std::string print_ranks(const std::vector<int64_t>& ranks) {
-  std::vector<std::string> ranges;
-  for (size_t first = 0; first < ranks.size();) {
-    size_t last = first;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) {
-      ++last;
-    }
-    ranges.push_back(first == last ? fmt::format("{}", ranks[first])
-                                   : fmt::format("{}-{}", ranks[first], ranks[last]));
-    first = last + 1;
-  }
-  return fmt::format("{}", fmt::join(ranges, ", "));
+  return format_numbers(std::vector<int>(ranks.begin(), ranks.end()));
 }
 
 DividedRanks divide_ranks(const ClusterDeck& cluster, int64_t ranks) {

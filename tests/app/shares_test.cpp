@@ -110,12 +110,12 @@ TEST(Shares, FollowTheMemoryWhereOnlyUnequalStateFits) {
     }
   };
   std::string problem;
-  EXPECT_FALSE(find("[{count: 4, memory: 150MiB}]", problem));
-  EXPECT_NE(problem.find("no strategy fits in 150.00 MiB"), std::string::npos) << problem;
+  EXPECT_FALSE(find("[{count: 4, memory: 100MiB}]", problem));
+  EXPECT_NE(problem.find("no strategy fits in 100.00 MiB"), std::string::npos) << problem;
   for (const auto& [devices, small] : {std::pair("[{count: 2, memory: 2GiB}, {count: 2, memory: "
-                                                 "150MiB}]",
+                                                 "100MiB}]",
                                                  2),
-                                       std::pair("[{count: 2, memory: 150MiB}, {count: 2, memory: "
+                                       std::pair("[{count: 2, memory: 100MiB}, {count: 2, memory: "
                                                  "2GiB}]",
                                                  0)}) {
     const std::optional<SearchOutcome> found = find(devices, problem);
@@ -123,7 +123,7 @@ TEST(Shares, FollowTheMemoryWhereOnlyUnequalStateFits) {
     EXPECT_FALSE(found->step.strategy.mesh[0].shares.empty());
     for (int64_t rank = 0; rank < 4; ++rank) {
       const int64_t bytes = plan_memory(found->step.program, rank).bytes;
-      EXPECT_LE(bytes, int64_t{rank / 2 == small / 2 ? 150 : 2048} << 20) << rank;
+      EXPECT_LE(bytes, int64_t{rank / 2 == small / 2 ? 100 : 2048} << 20) << rank;
     }
   }
 }

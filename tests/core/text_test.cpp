@@ -16,6 +16,8 @@ TEST(FormatNumbers, JoinsNeighbours) {
   EXPECT_EQ(format_numbers({3}), "3");
   EXPECT_EQ(format_numbers({0, 1}), "0, 1");
   EXPECT_EQ(format_numbers({0, 1, 2, 5, 7, 8, 9, 10}), "0-2, 5, 7-10");
+  EXPECT_EQ(format_ranks({3}), "rank 3");
+  EXPECT_EQ(format_ranks({0, 1, 2, 5}), "ranks 0-2, 5");
 }
 
 TEST(Nearest, FindsTypos) {
@@ -112,15 +114,6 @@ TEST(Split, KeepsEmptyParts) {
   using Parts = std::vector<std::string_view>;
   EXPECT_EQ(split("a,bc,,d,", ','), (Parts{"a", "bc", "", "d", ""}));
   EXPECT_EQ(split("", ','), Parts{""});
-}
-
-TEST(Text, NumbersAsRanges) {
-  EXPECT_EQ(format_numbers({}), "");
-  EXPECT_EQ(format_numbers({3}), "3");
-  EXPECT_EQ(format_numbers({0, 1}), "0, 1");
-  EXPECT_EQ(format_numbers({0, 1, 2, 5, 7, 8, 9, 10}), "0-2, 5, 7-10");
-  EXPECT_EQ(format_ranks({3}), "rank 3");
-  EXPECT_EQ(format_ranks({0, 1, 2, 5}), "ranks 0-2, 5");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "search/shares/ratios.h"
-#include "search/shares/with_shares.h"
+#include "search/shares/pace_classes.h"
 
 namespace hidup {
 namespace {
