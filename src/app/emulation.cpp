@@ -18,7 +18,8 @@ std::optional<EmulatedForecast> forecast_emulated(const Deck& deck, const Progra
   if (!deck.cluster->emulates() || ranks_of(program.mesh) > kMost) {
     return std::nullopt;
   }
-  const Durations durations(program, costs, links_in_time(deck, program.mesh), paces_in_time(deck, ranks_of(program.mesh)));
+  const Durations durations(program, costs, links_in_time(deck, program.mesh),
+                            paces_in_time(deck, ranks_of(program.mesh)));
   return EmulatedForecast{.step = play(program, durations).end,
                           .floor = dependency_floor(program, durations)};
 }

@@ -107,8 +107,8 @@ DeviceOptions device_options(const Deck& deck, MpiSession& mpi) {
   // The deck describes the emulated device; CPUs compute.
   const DeviceClass device = device_of_rank(*deck.cluster, mpi.world().rank(), mpi.world().size());
   options.kind = deck.cluster->emulates() ? "cpu"
-                 : device.kind == "auto"    ? device_kind()
-                                            : device.kind;
+                 : device.kind == "auto"  ? device_kind()
+                                          : device.kind;
   options.memory = device.memory.value_or(0);
   return options;
 }

@@ -221,8 +221,9 @@ std::vector<Key> cluster_keys() {
            "Classes of ranks with unequal devices. Each item says which ranks it means: `ranks`, "
            "or all ranks on a `host`, or the next `count` ranks that no other item names; every "
            "rank is in one class. A key that an item lacks has the value of `cluster.device`. "
-           "Without a profile, predictions and `cluster.emulate` use these rates; with one, the "
-           "profile has the times of every class. The search gives the ranks of an axis unequal "
+           "Predictions without a profile and `cluster.emulate` use these rates; a measured "
+           "profile has the times of the slowest rank for all. The search gives the ranks of an "
+           "axis unequal "
            "parts where devices differ along it and that is faster or saves memory. []: all "
            "ranks are as `cluster.device`.",
        .fallback = "[]",

@@ -82,7 +82,10 @@ class Search {
     const auto least = static_cast<double>(options_.memory_limit);
     const double mean =
         std::accumulate(limits.begin(), limits.end(), 0.0) / static_cast<double>(limits.size());
-    for (const double limit : {mean, std::sqrt(least * mean)}) {
+    for (const double limit : {1.25 * least, 1.6 * least, 2.0 * least, mean}) {
+      if (limit > mean) {
+        continue;
+      }
       SearchOptions more = options_;
       more.memory_limit = std::llround(limit);
       const ProblemSolver solver(state_.graph, state_.mesh, reshards_, more, deadline);

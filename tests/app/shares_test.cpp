@@ -28,10 +28,10 @@ PlanningInput read(Overrides overrides, const std::string& devices) {
                              HIDUP_INPUTS "/clusters/v100-1x8.yaml", overrides, std::nullopt);
 }
 
-SearchOutcome found_for(const PlanningInput& input) {
+SearchOutcome found_for(const PlanningInput& input, int microbatches = 1) {
   SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
   options.level = SearchLevel::fast;
-  options.microbatches = {1};
+  options.microbatches = {microbatches};
   return search_for(input.deck, input.graph, input.mesh,
                     costs_without_ranks(input.deck, input.mesh), options);
 }
@@ -100,10 +100,10 @@ TEST(Shares, FollowTheMemoryWhereOnlyUnequalStateFits) {
   const auto find = [](const std::string& devices, std::string& problem) {
     Overrides overrides = ranks(4);
     overrides.insert(overrides.end(),
-                     {"model.layers=2", "train.batch=16", "cluster.device.flops=15.7TFLOPS"});
+                     {"model.layers=4", "train.batch=64", "cluster.device.flops=15.7TFLOPS"});
     const PlanningInput input = read(overrides, devices);
     try {
-      return std::optional(found_for(input));
+      return std::optional(found_for(input, 2));
     } catch (const Error& error) {
       problem = error.what();
       return std::optional<SearchOutcome>();

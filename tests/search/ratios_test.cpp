@@ -6,8 +6,8 @@
 #include <limits>
 #include <random>
 
-#include "search/shares/ratios.h"
 #include "search/shares/pace_classes.h"
+#include "search/shares/ratios.h"
 
 namespace hidup {
 namespace {
