@@ -262,7 +262,8 @@ std::string error_of(const std::function<void()>& work) {
 TEST(Combination, WhatIsWrongIsSaid) {
   const Graph dense = uneven_model(false);
   const std::string names =
-      "there are dp, zero1, fsdp, fsdp-kept, hsdp, ep-deepspeed, ep-fastmoe, megatron, "
+      "there are dp, dp-ev, dp-cp, zero1, fsdp, fsdp-kept, hsdp, ep-deepspeed, ep-fastmoe, "
+      "megatron, "
       "megatron-sp, ps, pipeline, "
       "min-comm";
   const std::map<std::string, std::string> of_text = {
@@ -346,7 +347,7 @@ TEST(Baselines, AreAllCombinationsThatDiffer) {
 
 TEST(Baselines, AreTheNamesAloneOnOtherMeshes) {
   const Graph graph = uneven_model(true);
-  const size_t all = named_strategies().size() - 1;  // without pipelines
+  const size_t all = named_strategies().size() - 3;  // without pipelines, dp-ev, dp-cp
   EXPECT_EQ(baselines_of(graph, {{"ranks", 3}}).size(), all - 1) << "hsdp is fsdp";
   EXPECT_EQ(baselines_of(graph, {{"pod", 2}, {"node", 2}, {"gpu", 2}}).size(), all);
   const Mesh flat = {{"pod", 1}, {"node", 2}, {"gpu", 3}};

@@ -374,7 +374,7 @@ TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
                                                     {"", ""}};
   for (const auto& [name, hint] : hints) {
     const std::string expected = fmt::format(
-        "--strategy {}: there is no such strategy{}; there are dp, zero1, fsdp, "
+        "--strategy {}: there is no such strategy{}; there are dp, dp-ev, dp-cp, zero1, fsdp, "
         "fsdp-kept, hsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps, pipeline, min-comm",
         name, hint);
     try {
@@ -392,10 +392,10 @@ TEST(NamedStrategies, UnknownNamesAreRefusedWithTheNearest) {
 }
 
 TEST(NamedStrategies, AreAllInTheHelp) {
-  EXPECT_EQ(
-      strategy_names(),
-      "dp, zero1, fsdp, fsdp-kept, hsdp, ep-deepspeed, ep-fastmoe, megatron, megatron-sp, ps, "
-      "pipeline or min-comm");
+  EXPECT_EQ(strategy_names(),
+            "dp, dp-ev, dp-cp, zero1, fsdp, fsdp-kept, hsdp, ep-deepspeed, ep-fastmoe, megatron, "
+            "megatron-sp, ps, "
+            "pipeline or min-comm");
   const std::string help = strategies_help();
   for (const NamedStrategy& named : named_strategies()) {
     EXPECT_NE(help.find(fmt::format("\n  {:<13} {} ({})", named.name, named.doc, named.source)),
