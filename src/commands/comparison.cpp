@@ -84,7 +84,7 @@ class LinkComparison {
            rates_[static_cast<size_t>(pairs_[pair].second)].host;
   }
 
-  // Of few ranks, most links are those of one slow rank. So every rank counts by its fast links.
+  // One slow rank has most links of few ranks. So every rank counts by its fast links.
   double usual_link(bool across) const {
     constexpr double kFast = 0.75;
     std::vector<double> fast;

@@ -63,7 +63,7 @@ class WatchedTimes {
   std::vector<double> least_s_;                         // [kind]
 };
 
-// What one rank tells the others before the first step.
+// A rank tells this to the others before the first step.
 struct WatchedRank {
   std::vector<double> expected;  // WatchedTimes::expected()
   uint64_t instructions = 0;     // WatchedTimes::instructions()

@@ -27,7 +27,7 @@ std::vector<std::string> straggler_causes();
 std::vector<StragglerRow> straggler_rows(const SlowNews& news, const WatchedPart& part,
                                          int64_t step);
 
-// What the watch knows about the ranks, in their order.
+// The ranks as the watch knows them, in their order.
 struct WatchedCluster {
   std::vector<std::string> hosts;
   std::vector<int64_t> devices;      // numbers of the classes of devices
