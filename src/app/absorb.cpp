@@ -9,6 +9,7 @@
 #include "app/measured.h"
 #include "app/profiling.h"
 #include "core/check.h"
+#include "core/median.h"
 #include "cost/cost_model.h"
 #include "cost/profile_check.h"
 #include "program/message_parts.h"

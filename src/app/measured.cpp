@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/median.h"
 #include "core/name_pattern.h"
 #include "runtime/profiler.h"
 

@@ -174,6 +174,9 @@ void check_patterns(const Deck& deck, const Graph& graph) {
 // Sets Axis::paces by cluster.devices.
 Mesh with_paces(const Deck& deck, Mesh mesh) {
   const std::vector<double> flops = rated_flops_of_ranks(deck, ranks_of(mesh));
+  if (std::ranges::count(flops, 0.0) > 0) {  // unknown
+    return mesh;
+  }
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     std::vector<double> paces(static_cast<size_t>(mesh[axis].size),
                               std::numeric_limits<double>::infinity());

@@ -12,6 +12,7 @@
 #include "comm/clock.h"
 #include "comm/collective.h"
 #include "core/check.h"
+#include "core/median.h"
 #include "core/text.h"
 #include "deck/cluster_deck.h"
 #include "deck/model_deck.h"

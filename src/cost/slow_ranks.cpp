@@ -6,17 +6,10 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/median.h"
 
 namespace hidup {
 namespace {
-
-// Returns the median; of an even number of values the lower middle one.
-double median(std::vector<double> values) {
-  check(!values.empty(), "a median of no values");
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // Returns the standard deviation of normal numbers with this median distance from their median.
 double spread(const std::vector<double>& values) {
@@ -131,8 +124,7 @@ std::optional<SlowRanks::Comparison> SlowRanks::against_others(size_t part,
                                                                double allowed) const {
   std::vector<size_t> others;
   for (size_t other = 0; other < parts_.size(); ++other) {
-    if (other != part && parts_[other].like == parts_[part].like &&
-        parts_[other].computes() == parts_[part].computes() && std::isfinite(paces[other].whole)) {
+    if (other != part && is_like(part, other) && std::isfinite(paces[other].whole)) {
       others.push_back(other);
     }
   }

@@ -12,6 +12,7 @@
 #include <variant>
 
 #include "core/check.h"
+#include "core/median.h"
 #include "core/text.h"
 #include "cost/duration.h"
 #include "program/work.h"
@@ -38,15 +39,6 @@ OperationClass class_of(const Instruction& instruction) {
              ? OperationClass::attention
          : is_product(instruction.opcode) ? OperationClass::products
                                           : OperationClass::memory;
-}
-
-double lower_median(std::vector<double> values) {
-  if (values.empty()) {
-    return kNan;
-  }
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 std::string axes_of(const Mesh& mesh, const Instruction& instruction) {
@@ -169,9 +161,9 @@ void WatchedTimes::add(std::span<const Interval> times) {
 }
 
 RankDigest WatchedTimes::take() {
-  RankDigest digest{.span_s = lower_median(std::exchange(spans_, {}))};
+  RankDigest digest{.span_s = median(std::exchange(spans_, {}))};
   for (std::vector<double>& steps : classes_s_) {
-    digest.classes_s.push_back(lower_median(std::exchange(steps, {})));
+    digest.classes_s.push_back(median(std::exchange(steps, {})));
   }
   digest.least_s = std::exchange(least_s_, std::vector(least_s_.size(), kNan));
   return digest;

@@ -223,9 +223,8 @@ std::vector<Key> cluster_keys() {
            "rank is in one class. A key that an item lacks has the value of `cluster.device`. "
            "Predictions without a profile and `cluster.emulate` use these rates; a measured "
            "profile has the times of the slowest rank for all. The search gives the ranks of an "
-           "axis unequal "
-           "parts where devices differ along it and that is faster or saves memory. []: all "
-           "ranks are as `cluster.device`.",
+           "axis unequal parts where devices differ along it and that is faster or saves memory. "
+           "[]: all ranks are as `cluster.device`.",
        .fallback = "[]",
        .slot = [](Deck& d, Item) -> Slot { return &d.cluster->devices; }},
       {.name = "cluster.devices[].ranks",

@@ -243,11 +243,9 @@ MemoryPlan plan_memory(const Program& program, int64_t rank, const StoredValues&
 }
 
 std::vector<int64_t> bytes_of_ranks(const Program& program) {
-  const int64_t count = ranks_of(program.mesh);
-  std::map<int64_t, int64_t> bytes_of_kind;  // by the rank that represents a kind
+  std::map<int64_t, int64_t> bytes_of_kind;  // by the first rank of a kind
   std::vector<int64_t> bytes;
-  for (int64_t rank = 0; rank < count; ++rank) {
-    const int64_t kind = rank_alike(program, rank);
+  for (const int64_t kind : alike_ranks(program)) {
     const auto [found, is_new] = bytes_of_kind.try_emplace(kind);
     if (is_new) {
       found->second = plan_memory(program, kind).bytes;

@@ -237,24 +237,26 @@ std::vector<int64_t> distinct_ranks(const Program& program) {
   return distinct_ranks_of(program.mesh, coordinates_alone(program));
 }
 
-int64_t rank_alike(const Program& program, int64_t rank) {
+std::vector<int64_t> alike_ranks(const Program& program) {
+  const Mesh& mesh = program.mesh;
+  std::vector<int64_t> alike(static_cast<size_t>(ranks_of(mesh)));
   if (!has_unequal_parts(program)) {
-    return 0;
+    return alike;
   }
   const std::vector<std::set<int64_t>> alone = coordinates_alone(program);
-  int64_t alike = 0;
-  for (size_t axis = 0; axis < program.mesh.size(); ++axis) {
-    const Axis& along = program.mesh[axis];
-    const int64_t at = coordinate_of(program.mesh, rank, axis);
-    const auto same = [&](int64_t other) {
-      return other == at || (!alone[axis].contains(at) && !alone[axis].contains(other) &&
-                             weights_at(along, other) == weights_at(along, at));
-    };
-    int64_t first = 0;
-    while (!same(first)) {
-      ++first;
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    std::map<std::vector<int64_t>, int64_t> known;  // first coordinates, by weights
+    std::vector<int64_t> first(static_cast<size_t>(mesh[axis].size));
+    for (int64_t at = 0; at < mesh[axis].size; ++at) {
+      first[static_cast<size_t>(at)] =
+          alone[axis].contains(at)
+              ? at
+              : known.try_emplace(weights_at(mesh[axis], at), at).first->second;
     }
-    alike += first * stride_of(program.mesh, axis);
+    for (size_t rank = 0; rank < alike.size(); ++rank) {
+      const int64_t at = coordinate_of(mesh, static_cast<int64_t>(rank), axis);
+      alike[rank] += first[static_cast<size_t>(at)] * stride_of(mesh, axis);
+    }
   }
   return alike;
 }

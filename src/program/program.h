@@ -187,8 +187,8 @@ bool has_unequal_parts(const Program& program);
 // one element. These are the first and the last rank. Where parts are unequal, they are the ranks
 // whose coordinate on each axis is the first or the last among coordinates with the same weights.
 std::vector<int64_t> distinct_ranks(const Program& program);
-// Returns the first rank with the same parts as this one, up to one element.
-int64_t rank_alike(const Program& program, int64_t rank);
+// Returns, for every rank, the first one with the same parts, up to one element.
+std::vector<int64_t> alike_ranks(const Program& program);
 // Returns the ranks that represent all for any layout by the mesh's shares; {0} without shares.
 std::vector<int64_t> distinct_ranks(const Mesh& mesh);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "core/median.h"
 #include "cost/busy.h"
 #include "kernels/copy_strided.h"
 #include "program/opcodes.h"

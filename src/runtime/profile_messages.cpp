@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "core/median.h"
 #include "core/with_type.h"
 #include "kernels/copy_strided.h"
 #include "kernels/matmul.h"

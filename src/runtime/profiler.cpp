@@ -7,17 +7,9 @@
 #include <sstream>
 
 #include "comm/collective.h"
+#include "core/median.h"
 
 namespace hidup {
-
-double median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0.0;
-  }
-  const auto middle = values.begin() + static_cast<int64_t>((values.size() - 1) / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 bool OperationTimer::lacks_any_of(const Program& program, int64_t rank) const {
   const std::vector<int> distinct = alike_instructions(program, rank).first;

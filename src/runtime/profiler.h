@@ -99,7 +99,4 @@ struct Gaps {
   void add(const Program& program, const RankSteps& steps, std::span<const Interval> times);
 };
 
-// Returns the median (of an even number of values the lower middle one), or 0 for no values.
-double median(std::vector<double> values);
-
 }  // namespace hidup

@@ -216,23 +216,14 @@ class Unequal {
   }
 
   Proposal with(const Weights& weights) const {
-    const Share compute = weights_of(classes_, reduced(weights.compute));
-    const Share of_state = weights_of(classes_, reduced(weights.state));
+    const Share compute = reduced(weights_of(classes_, weights.compute));
+    const Share of_state = reduced(weights_of(classes_, weights.state));
     return with_change(proposal_, "shares", state_.graph,
                        [=, axis = axis_](const Graph& graph, Strategy& strategy) {
                          strategy =
                              with_shares(graph, std::move(strategy), axis, compute, of_state);
                          strategy.name = "search";
                        });
-  }
-
-  static std::vector<int64_t> reduced(std::vector<int64_t> weights) {
-    const int64_t divisor = std::accumulate(weights.begin(), weights.end(), int64_t{0},
-                                            [](int64_t a, int64_t b) { return std::gcd(a, b); });
-    for (int64_t& weight : weights) {
-      weight /= divisor;
-    }
-    return weights;
   }
 
   double seconds(const Weights& weights) const {

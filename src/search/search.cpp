@@ -6,7 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -75,27 +74,6 @@ class Search {
     state_.timed_out = deadlines_.proof.has_passed();
   }
 
-  // Solves for the mean memory of the ranks, of which unequal parts give each what it has, and for
-  // less: of all that a plan keeps, only the sharded part can follow the memory.
-  void solve_for_more_memory(const Deadline& deadline) {
-    const RankLimits& limits = options_.memory_of_ranks;
-    const auto least = static_cast<double>(options_.memory_limit);
-    const double mean =
-        std::accumulate(limits.begin(), limits.end(), 0.0) / static_cast<double>(limits.size());
-    for (const double limit : {1.25 * least, 1.6 * least, 2.0 * least, mean}) {
-      if (limit > mean) {
-        continue;
-      }
-      SearchOptions more = options_;
-      more.memory_limit = std::llround(limit);
-      const ProblemSolver solver(state_.graph, state_.mesh, reshards_, more, deadline);
-      std::vector<Solution> solutions = solver.build();
-      solver.solve(solutions);
-      solver.add_choices_of_memory(solutions);
-      state_.of_more_memory.push_back(std::move(solutions));
-    }
-  }
-
   void propose() {
     solve();
     for (const Proposer& proposer : proposers()) {
@@ -103,7 +81,10 @@ class Search {
         const double left_s = deadlines_.all.seconds_left();
         const Deadline half = std::isinf(left_s) ? deadlines_.all : Deadline::in(0.5 * left_s);
         const TimeLimit rest_is_for_forecasts(half);
-        in_time([&] { solve_for_more_memory(half); });
+        in_time([&] {
+          state_.of_more_memory =
+              solve_for_more_memory(state_.graph, state_.mesh, reshards_, options_, half);
+        });
       }
       const size_t first = entries_.size();
       for (Proposal& proposal : proposer.propose(state_)) {

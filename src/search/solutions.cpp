@@ -1,8 +1,10 @@
 #include "search/solutions.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "search/axes/near_search.h"
@@ -353,6 +355,28 @@ void ProblemSolver::certify(std::vector<Solution>& solutions, const Deadline& de
       solution.before_proof = std::move(before);
     }
   });
+}
+
+std::vector<std::vector<Solution>> solve_for_more_memory(
+    const Graph& graph, const Mesh& mesh, const std::shared_ptr<const ReshardCosts>& reshards,
+    const SearchOptions& options, const Deadline& deadline) {
+  const RankLimits& limits = options.memory_of_ranks;
+  const auto least = static_cast<double>(options.memory_limit);
+  const double mean =
+      std::accumulate(limits.begin(), limits.end(), 0.0) / static_cast<double>(limits.size());
+  std::vector<std::vector<Solution>> all;
+  for (const double limit : {1.25 * least, 1.6 * least, 2.0 * least, mean}) {
+    if (limit > mean) {
+      continue;
+    }
+    SearchOptions more = options;
+    more.memory_limit = std::llround(limit);
+    const ProblemSolver solver(graph, mesh, reshards, more, deadline);
+    std::vector<Solution>& solutions = all.emplace_back(solver.build());
+    solver.solve(solutions);
+    solver.add_choices_of_memory(solutions);
+  }
+  return all;
 }
 
 bool has_plans(const std::vector<Solution>& solutions) {

@@ -83,6 +83,13 @@ class ProblemSolver {
   std::optional<ReducedGraph> shallow_;                 // for deep graphs on several axes
 };
 
+// Returns the solutions for several limits of memory between the least of the ranks, where that is
+// short, and the mean. Unequal parts may give each rank what it has room for; but of all that a
+// plan keeps, only the sharded part can follow the memory, so limits near the least matter, too.
+std::vector<std::vector<Solution>> solve_for_more_memory(
+    const Graph& graph, const Mesh& mesh, const std::shared_ptr<const ReshardCosts>& reshards,
+    const SearchOptions& options, const Deadline& deadline);
+
 // These return: true where a solution has a plan or a strategy; the least objective of all, 0
 // without any; and the lower bound for all strategies, 0 where unknown.
 bool has_plans(const std::vector<Solution>& solutions);

@@ -24,6 +24,15 @@ struct Claim {
 
 }  // namespace
 
+Share reduced(Share share) {
+  const int64_t divisor = std::accumulate(share.begin(), share.end(), int64_t{0},
+                                          [](int64_t a, int64_t b) { return std::gcd(a, b); });
+  for (int64_t& weight : share) {
+    weight /= std::max<int64_t>(divisor, 1);
+  }
+  return share;
+}
+
 std::vector<int64_t> seats_of(const Share& share, int64_t seats) {
   const int64_t total = std::reduce(share.begin(), share.end(), int64_t{0});
   const auto ranks = static_cast<int64_t>(share.size());

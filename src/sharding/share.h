@@ -16,6 +16,9 @@ inline constexpr int64_t kMostWeight = 1'000'000;
 // shares.
 using Share = std::vector<int64_t>;
 
+// Returns the smallest weights in the same proportions.
+Share reduced(Share share);
+
 // Returns how many of the first `seats` each rank gets, by Sainte-Laguë's divisors: each seat goes
 // to the rank with the largest weight / (2 x its seats so far + 1), among equal ones to the first.
 // So more seats never take one from a rank.

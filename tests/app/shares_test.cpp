@@ -133,7 +133,7 @@ TEST(Shares, OfDpCpFollowThePaces) {
   const PlanningInput input = read(ranks(3), fmt::format("[{}, {}, {}]", kOne, kHalf, kQuarter));
   const Strategy by_pace = named_strategy("dp-cp", input.graph, input.mesh);
   ASSERT_EQ(by_pace.mesh[0].shares.size(), 1U);
-  EXPECT_EQ(by_pace.mesh[0].shares[0], (Share{1000, 500, 250}));
+  EXPECT_EQ(by_pace.mesh[0].shares[0], (Share{4, 2, 1}));
   Strategy equal = named_strategy("dp-ev", input.graph, input.mesh);
   EXPECT_EQ(equal.name, "dp-ev");
   equal.name = "dp";

@@ -27,6 +27,7 @@
 
 #include "app/planning.h"
 #include "core/check.h"
+#include "core/median.h"
 #include "core/units.h"
 #include "cost/floor.h"
 #include "deck/deck.h"

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/median.h"
 #include "device/device.h"
 #include "kernels/copy_strided.h"
 #include "runtime/profiler.h"

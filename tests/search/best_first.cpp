@@ -1,4 +1,4 @@
-#include "search/dp/best_first.h"
+#include "best_first.h"
 
 #include <algorithm>
 #include <array>
