@@ -254,7 +254,9 @@ std::vector<Proposal> propose_shares(const SearchState& state) {
   std::set<std::pair<int, int>> numbers;  // of microbatches and groups
   for (const Simulated& fast : state.fastest) {
     const Strategy& strategy = fast.proposal->parts.parts[0].strategy;
-    if (starts.size() < kTried &&
+    const bool is_equal = std::ranges::equal(strategy.mesh, state.mesh, {}, &Axis::shares,
+                                             &Axis::shares);  // dp-cp is not
+    if (starts.size() < kTried && is_equal &&
         numbers.emplace(strategy.microbatches, strategy.accumulate).second) {
       starts.push_back(fast.proposal);
     }
