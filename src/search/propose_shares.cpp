@@ -101,10 +101,9 @@ class Unequal {
     for (size_t c = 0; c < classes_.size(); ++c) {
       all += static_cast<double>(weights[c]) * static_cast<double>(classes_[c].coordinates.size());
     }
-    std::vector<double> shares;
-    for (const int64_t weight : weights) {
-      shares.push_back(static_cast<double>(weight) / all);
-    }
+    std::vector<double> shares(weights.size());
+    std::ranges::transform(weights, shares.begin(),
+                           [all](int64_t weight) { return static_cast<double>(weight) / all; });
     return shares;
   }
 
