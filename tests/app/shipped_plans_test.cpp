@@ -43,7 +43,7 @@ bool compare_with_its_file(const PlanningInput& input, const Profile& profile) {
   predict(found.step, costs);
   const std::string text = print_strategy(input.graph, found.step.strategy);
   const Forecast read = forecast(input.graph, parse_strategy(input.graph, input.mesh, text, "file"),
-                                 lowering_options(input.deck), costs);
+                                 lowering_options(input.deck), costs, options.memory_of_ranks);
   EXPECT_EQ(found.step.seconds(), read.seconds());
   EXPECT_EQ(found.step.prediction.busy.comm_s, read.prediction.busy.comm_s);
   EXPECT_EQ(found.step.plan.bytes, read.plan.bytes);
