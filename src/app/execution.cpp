@@ -13,7 +13,7 @@ namespace {
 
 // Makes an emulator with the plan's durations.
 std::unique_ptr<Emulator> make_emulator(const Deck& deck, const RunPlan& plan, Machine& machine,
-                                        double clock_start) {
+                                        double clock_start, Nanoseconds begin) {
   const Durations& durations = *plan.durations;
   const auto end_of = [&durations, rank = machine.world.rank()](int instruction,
                                                                 Nanoseconds start) {
@@ -27,12 +27,14 @@ std::unique_ptr<Emulator> make_emulator(const Deck& deck, const RunPlan& plan, M
                     .overhead = durations.overhead()},
       EmulatorOptions{.dilation = deck.cluster->emulate_dilation,
                       .clock_start = clock_start,
+                      .begin = begin,
                       .failed = [&device = *machine.device] { return device.failed(); }});
 }
 
 }  // namespace
 
-Execution::Execution(const Inputs& inputs, Machine& machine, const RunPlan& plan) {
+Execution::Execution(const Inputs& inputs, Machine& machine, const RunPlan& plan,
+                     const Handover* before) {
   const Deck& deck = inputs.deck();
   Communicator& world = machine.world;
   std::vector<PlannedProgram> programs;
@@ -43,10 +45,10 @@ Execution::Execution(const Inputs& inputs, Machine& machine, const RunPlan& plan
     }
   }
   if (plan.training) {
-    start_ = run_start(world, machine.host);
+    start_ = before != nullptr ? before->start : run_start(world, machine.host);
   }
   if (plan.durations) {
-    emulator_ = make_emulator(deck, plan, machine, start_);
+    emulator_ = make_emulator(deck, plan, machine, start_, before != nullptr ? before->begin : 0);
   }
   const auto open = [&](std::optional<Executor>& executor, const PlannedPass& pass,
                         Emulator* emulator) {
@@ -64,11 +66,19 @@ Execution::Execution(const Inputs& inputs, Machine& machine, const RunPlan& plan
     }
   });
   store_->register_arena();
-  load_parameters(inputs, world);
+  load_parameters(inputs, world, before);
 }
 
-void Execution::load_parameters(const Inputs& inputs, Communicator& world) {
-  if (inputs.files.checkpoint) {
+Handover Execution::hand_over(const Communicator& world) {
+  return {.start = start_,
+          .begin = emulator_ ? emulator_->step().next : 0,
+          .state = HeldState(executor(), world)};
+}
+
+void Execution::load_parameters(const Inputs& inputs, Communicator& world, const Handover* before) {
+  if (before != nullptr) {
+    before->state.give(world, executor());
+  } else if (inputs.files.checkpoint) {
     restore(world, executor(), *inputs.files.checkpoint);
   } else if (inputs.initial) {
     collectively(world, [&] { inputs.initial->load(executor(), world.rank()); });

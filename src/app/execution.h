@@ -11,14 +11,27 @@
 #include "runtime/executor.h"
 #include "runtime/store.h"
 #include "train/evaluate.h"
+#include "train/held_state.h"
 
 namespace hidup {
+
+// What an execution leaves to the one that continues the same training with another plan.
+struct Handover {
+  double start = 0.0;     // Execution::start()
+  Nanoseconds begin = 0;  // emulated start of the next step
+  HeldState state;
+};
 
 class Execution {
  public:
   // Allocates memory, and initializes parameters from the checkpoint, from the initial model, or
-  // randomly. All arguments must outlive the object. Throws CollectiveError. Collective.
-  Execution(const Inputs& inputs, Machine& machine, const RunPlan& plan);
+  // randomly; or continues from `before`. All arguments must outlive the object, except for
+  // `before`. Throws CollectiveError. Collective.
+  Execution(const Inputs& inputs, Machine& machine, const RunPlan& plan,
+            const Handover* before = nullptr);
+
+  // Returns what the next execution needs. Destroy this one before that, for its memory.
+  Handover hand_over(const Communicator& world);
 
   // Returns the executor of the training or, without one, of the forward pass.
   Executor& executor() { return training_ ? *training_ : *forward_; }
@@ -30,7 +43,7 @@ class Execution {
   double start() const { return start_; }
 
  private:
-  void load_parameters(const Inputs& inputs, Communicator& world);
+  void load_parameters(const Inputs& inputs, Communicator& world, const Handover* before);
 
   double start_ = 0.0;
   std::optional<Store> store_;

@@ -49,6 +49,26 @@ void check_agreement(const Program& program, Communicator& world) {
   collectively(world, [&] { verify_ranks_agree(all); });
 }
 
+// Makes the strategy on rank 0. All ranks parse the same text and check that they agree. `source`:
+// of the text, for errors.
+LoadedStrategy agreed(const Graph& graph, const Mesh& mesh,
+                      const std::function<LoadedStrategy()>& make, const std::string& source,
+                      Communicator& world) {
+  LoadedStrategy loaded;
+  const std::string text = text_of_first(world, [&] {
+    loaded = make();
+    return print_strategy(graph, loaded.strategy);
+  });
+  Strategy& strategy = loaded.strategy;
+  collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, source); });
+  const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
+  collectively(world, [&] {
+    check(std::ranges::count(hashes, hashes[0]) == world.size(),
+          "the ranks have different strategies");
+  });
+  return loaded;
+}
+
 LoadedStrategy choose(const Inputs& inputs, const MachineCosts& known, const std::string& choice,
                       const std::string& hints, Communicator& world) {
   const bool trains = inputs.files.is_training();
@@ -105,26 +125,34 @@ void add_prediction(RunPlan& plan, const Inputs& inputs, const MachineCosts& kno
   }
 }
 
+RunPlan plan_of(LoadedStrategy loaded, const Inputs& inputs, const MachineCosts& known,
+                Communicator& world) {
+  RunPlan plan{.loaded = std::move(loaded)};
+  const Strategy& strategy = plan.loaded.strategy;
+  if (inputs.files.is_training()) {
+    plan.training = planned_pass(make_program(inputs.graph, strategy, inputs.deck(), world), world);
+  }
+  if (inputs.data.validation) {
+    plan.forward = planned_pass(make_forward_program(inputs.graph, strategy, inputs.deck(), world),
+                                world, plan.training ? &*plan.training : nullptr);
+  }
+  if (plan.training) {
+    add_prediction(plan, inputs, known, world);
+  }
+  return plan;
+}
+
 }  // namespace
 
 LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
                              const Mesh& mesh, const MachineCosts& known, const std::string& hints,
                              Communicator& world) {
-  LoadedStrategy loaded;
-  const std::string text = text_of_first(world, [&] {
-    loaded = choice == kSearch
-                 ? search(deck, graph, mesh, known, hints)
-                 : LoadedStrategy{choose_strategy(choice, deck, graph, mesh, known.costs)};
-    return print_strategy(graph, loaded.strategy);
-  });
-  Strategy& strategy = loaded.strategy;
-  collectively(world, [&] { strategy = parse_strategy(graph, mesh, text, choice); });
-  const std::vector<uint64_t> hashes = all_gather_value(world, strategy_hash(graph, strategy));
-  collectively(world, [&] {
-    check(std::ranges::count(hashes, hashes[0]) == world.size(),
-          "the ranks have different strategies");
-  });
-  return loaded;
+  const auto make = [&] {
+    return choice == kSearch
+               ? search(deck, graph, mesh, known, hints)
+               : LoadedStrategy{choose_strategy(choice, deck, graph, mesh, known.costs)};
+  };
+  return agreed(graph, mesh, make, choice, world);
 }
 
 Program make_program(const Graph& graph, const Strategy& strategy, const Deck& deck,
@@ -145,19 +173,13 @@ Program make_forward_program(const Graph& graph, const Strategy& strategy, const
 
 RunPlan make_plan(const Inputs& inputs, const MachineCosts& known, const std::string& choice,
                   const std::string& hints, Communicator& world) {
-  RunPlan plan{.loaded = choose(inputs, known, choice, hints, world)};
-  const Strategy& strategy = plan.loaded.strategy;
-  if (inputs.files.is_training()) {
-    plan.training = planned_pass(make_program(inputs.graph, strategy, inputs.deck(), world), world);
-  }
-  if (inputs.data.validation) {
-    plan.forward = planned_pass(make_forward_program(inputs.graph, strategy, inputs.deck(), world),
-                                world, plan.training ? &*plan.training : nullptr);
-  }
-  if (plan.training) {
-    add_prediction(plan, inputs, known, world);
-  }
-  return plan;
+  return plan_of(choose(inputs, known, choice, hints, world), inputs, known, world);
+}
+
+RunPlan make_plan(const Inputs& inputs, const MachineCosts& known,
+                  const std::function<LoadedStrategy()>& make, Communicator& world) {
+  return plan_of(agreed(inputs.graph, inputs.mesh, make, "the new strategy", world), inputs, known,
+                 world);
 }
 
 }  // namespace hidup

@@ -1,6 +1,7 @@
 // The plan of a run, agreed by all ranks. Everything here is collective.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,7 @@ struct LoadedStrategy {
   Strategy strategy;
   double search_s = 0.0;  // 0: no search
 };
+
 // Reads, makes or searches for the strategy on rank 0, with the hints of a file (empty: none). All
 // ranks parse the same text and check that they agree.
 LoadedStrategy load_strategy(const std::string& choice, const Deck& deck, const Graph& graph,
@@ -54,6 +56,9 @@ struct RunPlan {
   std::optional<Prediction> prediction;  // of the training, on rank 0
   std::optional<StepFloor> floor;        // of the training, on the rank of the longest floor
 };
+// Makes the plan for the strategy that `make` returns on rank 0.
+RunPlan make_plan(const Inputs& inputs, const MachineCosts& known,
+                  const std::function<LoadedStrategy()>& make, Communicator& world);
 // Makes the plan for the chosen strategy. Empty: the checkpoint's where it fits, else a search, or
 // dp without training. `hints`: a file; empty: none.
 RunPlan make_plan(const Inputs& inputs, const MachineCosts& known, const std::string& choice,

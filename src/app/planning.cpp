@@ -171,27 +171,6 @@ void check_patterns(const Deck& deck, const Graph& graph) {
   }
 }
 
-// Sets Axis::paces by cluster.devices.
-Mesh with_paces(const Deck& deck, Mesh mesh) {
-  const std::vector<double> flops = rated_flops_of_ranks(deck, ranks_of(mesh));
-  if (std::ranges::count(flops, 0.0) > 0) {  // unknown
-    return mesh;
-  }
-  for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    std::vector<double> paces(static_cast<size_t>(mesh[axis].size),
-                              std::numeric_limits<double>::infinity());
-    for (size_t rank = 0; rank < flops.size(); ++rank) {
-      double& pace =
-          paces.at(static_cast<size_t>(coordinate_of(mesh, static_cast<int64_t>(rank), axis)));
-      pace = std::min(pace, flops[rank]);
-    }
-    if (std::ranges::adjacent_find(paces, std::not_equal_to<>()) != paces.end()) {
-      mesh[axis].paces = std::move(paces);
-    }
-  }
-  return mesh;
-}
-
 }  // namespace
 
 DType element_type(const std::string& precision) {
@@ -258,7 +237,24 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
   if (rated) {
     std::ranges::sort(mesh, {}, pace);
   }
-  return with_paces(deck, std::move(mesh));
+  const std::vector<double> flops = rated_flops_of_ranks(deck, ranks_of(mesh));
+  const bool known = std::ranges::count(flops, 0.0) == 0;
+  return known ? with_paces(std::move(mesh), flops) : mesh;
+}
+
+Mesh with_paces(Mesh mesh, const std::vector<double>& of_ranks) {
+  for (size_t axis = 0; axis < mesh.size(); ++axis) {
+    std::vector<double> paces(static_cast<size_t>(mesh[axis].size),
+                              std::numeric_limits<double>::infinity());
+    for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+      double& pace =
+          paces.at(static_cast<size_t>(coordinate_of(mesh, static_cast<int64_t>(rank), axis)));
+      pace = std::min(pace, of_ranks[rank]);
+    }
+    const bool differ = std::ranges::adjacent_find(paces, std::not_equal_to<>()) != paces.end();
+    mesh[axis].paces = differ ? std::move(paces) : std::vector<double>();
+  }
+  return mesh;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "app/adaptation.h"
 #include "app/launch.h"
 #include "comm/collective.h"
 #include "core/version.h"
@@ -134,6 +135,9 @@ TimingHeader timing_header(const std::string& model_deck, const std::string& com
   if (inputs.files.checkpoint) {
     header.run.continued_from = inputs.files.checkpoint->state().timing_file;
     header.run.continued_at_step = inputs.files.steps_done();
+  }
+  if (inputs.deck().train->adapt != "off" && world.rank() == 0) {
+    header.shares = parts_of_work(program);
   }
   header.experts = expert_layers(program);
   header.validation = data.validation != nullptr;

@@ -1,8 +1,11 @@
 // hidup train: trains a model from two decks and writes a timing file.
 #include <ctime>
 #include <filesystem>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "app/adaptation.h"
 #include "app/costs.h"
 #include "app/emulation.h"
 #include "app/execution.h"
@@ -55,6 +58,7 @@ std::string describe(StopReason reason) {
     case StopReason::time:
       return "-t";
     case StopReason::none:
+    case StopReason::change:
       break;
   }
   return "nothing";
@@ -152,76 +156,174 @@ Report make_report(const Inputs& inputs, const Machine& machine, const MachineCo
           idle_of(inputs, machine, known, plan)};
 }
 
-// Runs the remaining steps, unless something stops them.
-ExitCode train_on(const TrainOptions& options, const Inputs& inputs, const Machine& machine,
-                  const MachineCosts& known, const RunPlan& plan, Execution& execution,
-                  MpiSession& mpi) {
-  const Deck& deck = inputs.deck();
-  const RunFiles& files = inputs.files;
-  Communicator& world = machine.world;
-  const bool first = world.rank() == 0;
-  const TimingHeader header =
-      timing_header(options.deck, options.command_line, inputs, machine, plan);
-  std::optional<TimingFile> timings;
-  collectively(world, [&] {
-    if (first) {
-      timings.emplace(files.out, options.overwrite, header);
-      remove_old_checkpoints(files);
+// A training from its first plan to its last step. Every plan has an execution of its own; the
+// outputs and the helpers of the run stay.
+class Training {
+ public:
+  // Collective, as all functions here.
+  Training(const TrainOptions& options, const Inputs& inputs, Machine& machine,
+           const MachineCosts& known, std::unique_ptr<RunPlan> plan)
+      : options_(options),
+        inputs_(inputs),
+        machine_(machine),
+        known_(known),
+        plan_(std::move(plan)),
+        execution_(std::in_place, inputs, machine, *plan_),
+        report_(make_report(inputs, machine, known, *plan_)),
+        memory_(plan_->training->memory),
+        prediction_(plan_->prediction),
+        floor_(plan_->floor),
+        watch_({.folder = std::filesystem::path(inputs.files.out).parent_path().string(),
+                .began = options.began,
+                .limit_s = options.wall_time_s}) {
+    tell(inputs, machine, known, *plan_, execution_->bytes(), !options.hints.empty());
+    open_outputs();
+  }
+
+  ExitCode run(MpiSession& mpi) {
+    run_plan(mpi);
+    while (goes_on_) {
+      change_plan();
+      run_plan(mpi);
     }
-  });
-  TimingFile* rows = first ? &*timings : nullptr;
-  Checkpoints checkpoints(
-      deck,
-      {.folder = files.checkpoints, .run = files.run, .lock = files.lock.get(), .timings = rows},
-      initial_state(inputs, header), execution.executor(), world);
-  Report report = make_report(inputs, machine, known, plan);
-  StopWatch watch({.folder = std::filesystem::path(files.out).parent_path().string(),
-                   .began = options.began,
-                   .limit_s = options.wall_time_s});
-  std::optional<RankCosts> costs;
-  if (known.costs) {
-    costs = rank_costs(deck, inputs.mesh, *known.costs);
+    const int64_t steps = inputs_.deck().train->steps;
+    if (is_first()) {
+      report_.summary(memory_, prediction_, floor_, inputs_.files.out, checkpoints_->last_file());
+    }
+    if (stopped_ != StopReason::none && step_ < steps) {
+      log::info("stopped by {} after step {} of {}; --resume auto goes on from there",
+                describe(stopped_), step_, steps);
+      return ExitCode::stopped;
+    }
+    return ExitCode::done;
   }
-  std::optional<Stragglers> stragglers;
-  if (world.size() > 1) {
-    stragglers.emplace(plan.training->program, world,
-                       WatchedCluster{.hosts = header.run.hostnames,
-                                      .devices = alike_devices(*deck.cluster, world.size()),
-                                      .costs = costs ? &*costs : nullptr},
-                       rows);
+
+ private:
+  bool is_first() const { return machine_.world.rank() == 0; }
+
+  void open_outputs() {
+    const Deck& deck = inputs_.deck();
+    const RunFiles& files = inputs_.files;
+    Communicator& world = machine_.world;
+    const TimingHeader header =
+        timing_header(options_.deck, options_.command_line, inputs_, machine_, *plan_);
+    collectively(world, [&] {
+      if (is_first()) {
+        timings_.emplace(files.out, options_.overwrite, header);
+        remove_old_checkpoints(files);
+      }
+    });
+    TimingFile* rows = timings_ ? &*timings_ : nullptr;
+    checkpoints_.emplace(deck,
+                         CheckpointPlace{.folder = files.checkpoints,
+                                         .run = files.run,
+                                         .lock = files.lock.get(),
+                                         .timings = rows},
+                         initial_state(inputs_, header), execution_->executor(), world);
+    if (is_first() && deck.train->adapt != "off") {
+      adaptation_.emplace(inputs_, known_, plan_->loaded.strategy, rows);
+    }
+    if (known_.costs) {
+      costs_ = rank_costs(deck, inputs_.mesh, *known_.costs);
+    }
+    if (world.size() > 1) {
+      stragglers_.emplace(world,
+                          WatchedCluster{.hosts = header.run.hostnames,
+                                         .devices = alike_devices(*deck.cluster, world.size()),
+                                         .costs = costs_ ? &*costs_ : nullptr},
+                          rows, [this](const SlowNews& news, const WatchedPart& part) {
+                            if (adaptation_) {
+                              adaptation_->hear(news, part);
+                            }
+                          });
+      stragglers_->watch(plan_->training->program);
+    }
   }
-  Trainer trainer(deck, *inputs.data.batches, execution.executor(), world, execution.start(),
-                  {.timings = rows,
-                   .report = first ? &report : nullptr,
-                   .stop_watch = first ? &watch : nullptr,
-                   .checkpoints = &checkpoints,
-                   .stragglers = stragglers ? &*stragglers : nullptr,
-                   .gradients = options.dump_gradients,
-                   .overwrite = options.overwrite,
-                   .validation = execution.evaluator()});
-  if (files.checkpoint) {
-    trainer.resume(*files.checkpoint);
+
+  TrainingOutputs outputs() {
+    return {.timings = timings_ ? &*timings_ : nullptr,
+            .report = is_first() ? &report_ : nullptr,
+            .stop_watch = is_first() ? &watch_ : nullptr,
+            .checkpoints = &*checkpoints_,
+            .stragglers = stragglers_ ? &*stragglers_ : nullptr,
+            .gradients = options_.dump_gradients,
+            .overwrite = options_.overwrite,
+            .on_step =
+                [this](const Iteration& iteration) {
+                  if (adaptation_) {
+                    adaptation_->look(iteration);
+                  }
+                },
+            .wants_change = [this] { return adaptation_ && adaptation_->wants_change(); },
+            .validation = execution_->evaluator()};
   }
-  StopReason stopped = StopReason::none;
-  run_steps(
-      mpi, "step", [&] { return trainer.current_step(); }, execution.executor(),
-      [&] {
-        stopped = trainer.run();
-        if (timings) {
-          timings->close();
-        }
-      });
-  if (first) {
-    report.summary(plan.training->memory, plan.prediction, plan.floor, files.out,
-                   checkpoints.last_file());
+
+  // Runs the remaining steps, unless something stops them.
+  void run_plan(MpiSession& mpi) {
+    const Deck& deck = inputs_.deck();
+    Executor& executor = execution_->executor();
+    Trainer trainer(deck, *inputs_.data.batches, executor, machine_.world, execution_->start(),
+                    outputs());
+    if (state_) {
+      trainer.go_on_after(step_, *state_);
+    } else if (inputs_.files.checkpoint) {
+      trainer.resume(*inputs_.files.checkpoint);
+    }
+    run_steps(
+        mpi, "step", [&] { return trainer.current_step(); }, executor,
+        [&] {
+          stopped_ = trainer.run();
+          step_ = trainer.current_step();
+          goes_on_ = stopped_ == StopReason::change && step_ < deck.train->steps;
+          if (timings_ && !goes_on_) {
+            timings_->close();
+          }
+        });
+    state_ = trainer.state();
   }
-  if (stopped != StopReason::none && trainer.current_step() < deck.train->steps) {
-    log::info("stopped by {} after step {} of {}; --resume auto goes on from there",
-              describe(stopped), trainer.current_step(), deck.train->steps);
-    return ExitCode::stopped;
+
+  // Moves the run to the strategy that rank 0 wants.
+  void change_plan() {
+    const double began = monotonic_seconds();
+    auto next = std::make_unique<RunPlan>(make_plan(
+        inputs_, known_, [this] { return LoadedStrategy{adaptation_->take(step_)}; },
+        machine_.world));
+    const Handover before = execution_->hand_over(machine_.world);
+    execution_.reset();  // its memory is that of the next one
+    plan_ = std::move(next);
+    execution_.emplace(inputs_, machine_, *plan_, &before);
+    checkpoints_->go_on_with(execution_->executor());
+    if (stragglers_) {
+      stragglers_->watch(plan_->training->program);
+    }
+    if (adaptation_) {
+      adaptation_->note_work(plan_->training->program);
+      log::info("adapt: the change after step {} took {}", step_,
+                format_seconds(monotonic_seconds() - began));
+    }
   }
-  return ExitCode::done;
-}
+
+  const TrainOptions& options_;
+  const Inputs& inputs_;
+  Machine& machine_;
+  const MachineCosts& known_;
+  std::unique_ptr<RunPlan> plan_;
+  std::optional<Execution> execution_;
+  Report report_;
+  MemoryPlan memory_;  // of the first plan, as the next two: the summary compares with these
+  std::optional<Prediction> prediction_;
+  std::optional<StepFloor> floor_;
+  StopWatch watch_;
+  std::optional<TimingFile> timings_;  // on rank 0
+  std::optional<Checkpoints> checkpoints_;
+  std::optional<Adaptation> adaptation_;  // on rank 0
+  std::optional<RankCosts> costs_;
+  std::optional<Stragglers> stragglers_;
+  StopReason stopped_ = StopReason::none;
+  bool goes_on_ = false;                     // with another plan
+  int64_t step_ = 0;                         // the last one of the last plan
+  std::optional<kernels::StepState> state_;  // after it
+};
 
 ExitCode run(const TrainOptions& options, MpiSession& mpi) {
   const Heartbeat::Guide guide = guide_of_start(mpi);
@@ -233,10 +335,10 @@ ExitCode run(const TrainOptions& options, MpiSession& mpi) {
   }
   Machine machine = open_machine(inputs, mpi);
   const MachineCosts known = costs_of_machine(inputs, machine);
-  const RunPlan plan = make_plan(inputs, known, options.strategy, options.hints, mpi.world());
-  Execution execution(inputs, machine, plan);
-  tell(inputs, machine, known, plan, execution.bytes(), !options.hints.empty());
-  return train_on(options, inputs, machine, known, plan, execution, mpi);
+  collectively(mpi.world(), [&] { check_that_it_can_adapt(inputs, known); });
+  auto plan = std::make_unique<RunPlan>(
+      make_plan(inputs, known, options.strategy, options.hints, mpi.world()));
+  return Training(options, inputs, machine, known, std::move(plan)).run(mpi);
 }
 
 }  // namespace

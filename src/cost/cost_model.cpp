@@ -134,6 +134,12 @@ CostModel::CostModel(const Profile& profile)
   }
 }
 
+CostModel CostModel::slower(double factor) const {
+  CostModel costs = *this;
+  costs.slower_ *= factor;
+  return costs;
+}
+
 const std::vector<CostModel::Sample>& CostModel::samples_of(Opcode opcode, DType dtype) const {
   for (const Opcode measured : {opcode, main_part(opcode)}) {
     const auto found = operations_.find({measured, dtype});
@@ -183,7 +189,7 @@ double CostModel::operation(Opcode opcode, const Work& work) const {
     pace += weight * sample_pace;
     weights += weight;
   }
-  const double seconds = load * std::exp2(pace / weights);
+  const double seconds = slower_ * load * std::exp2(pace / weights);
   const auto shares = efficiency_.find(work.dtype);
   return is_product(opcode) && shares != efficiency_.end()
              ? seconds / share_of(shares->second, load)

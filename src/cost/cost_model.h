@@ -16,6 +16,10 @@ class CostModel {
   // Throws Error(internal) for a profile without operations.
   explicit CostModel(const Profile& profile);
 
+  // Returns the costs of a device on which these computations take `factor` times as long. Messages
+  // stay.
+  CostModel slower(double factor) const;
+
   // Returns the seconds of an instruction that computes or copies on its rank, alone. Its work
   // (flops for products, bytes for others) runs at the pace of the timed operations of the nearest
   // sizes. Where the profile times products at rated flops, a product reaches the share of the rate
@@ -64,6 +68,7 @@ class CostModel {
 
   double launch_s_, signal_s_, overhead_s_;
   bool rings_use_all_links_;
+  double slower_ = 1.0;  // factor on the times of operations
   std::map<std::pair<Opcode, DType>, std::vector<Sample>> operations_;
   std::map<DType, std::vector<ShareOfRate>> efficiency_;
   std::map<std::pair<Opcode, size_t>, Tables> collectives_;

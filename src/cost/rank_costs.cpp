@@ -29,6 +29,25 @@ RankCosts::RankCosts(std::vector<CostModel> classes, std::vector<size_t> class_o
         "ranks of which some start instructions later than others");
 }
 
+RankCosts RankCosts::slower(const std::vector<double>& factors) const {
+  std::vector<std::pair<size_t, double>> known;  // class and factor
+  std::vector<CostModel> classes;
+  std::vector<size_t> class_of_rank;
+  for (size_t rank = 0; rank < factors.size(); ++rank) {
+    const std::pair which(class_of(static_cast<int64_t>(rank)), factors[rank]);
+    const auto found = std::ranges::find(known, which);
+    class_of_rank.push_back(static_cast<size_t>(found - known.begin()));
+    if (found == known.end()) {
+      known.push_back(which);
+      classes.push_back(classes_[which.first].slower(which.second));
+    }
+  }
+  return {std::move(classes),
+          std::move(class_of_rank),
+          {},
+          slowest().slower(std::ranges::max(factors))};
+}
+
 RankCosts RankCosts::of_ranks(const std::vector<int64_t>& ranks) const {
   RankCosts some = *this;
   if (!all_alike()) {

@@ -22,6 +22,9 @@ class RankCosts {
   RankCosts(std::vector<CostModel> classes, std::vector<size_t> class_of_rank,
             std::vector<std::string> names = {}, std::optional<CostModel> slowest = std::nullopt);
 
+  // Returns the costs where every rank's computations take its factor times as long.
+  RankCosts slower(const std::vector<double>& factors) const;
+
   bool all_alike() const { return class_of_rank_.empty(); }
   size_t class_of(int64_t rank) const;
   // Returns the costs of these ranks, in their order.

@@ -11,21 +11,6 @@
 namespace hidup {
 namespace {
 
-// Returns the standard deviation of normal numbers with this median distance from their median.
-double spread(const std::vector<double>& values) {
-  constexpr double kNormal = 1.4826;
-  if (values.empty()) {
-    return 0.0;
-  }
-  const double centre = median(values);
-  std::vector<double> distances;
-  distances.reserve(values.size());
-  for (const double value : values) {
-    distances.push_back(std::abs(value - centre));
-  }
-  return kNormal * median(distances);
-}
-
 double sum(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0);
 }
@@ -44,10 +29,16 @@ std::string_view name_of(OperationClass operations) {
   return "";
 }
 
-SlowRanks::SlowRanks(std::vector<WatchedPart> parts)
-    : parts_(std::move(parts)), states_(parts_.size()) {
+SlowRanks::SlowRanks(std::vector<WatchedPart> parts) {
+  go_on_with(std::move(parts));
+}
+
+void SlowRanks::go_on_with(std::vector<WatchedPart> parts) {
+  parts_ = std::move(parts);
   check(std::ranges::is_partitioned(parts_, &WatchedPart::computes),
         "watched messages precede computations");
+  states_.resize(static_cast<size_t>(std::ranges::count_if(parts_, &WatchedPart::computes)));
+  states_.resize(parts_.size());  // messages have other sizes now
 }
 
 std::vector<SlowNews> SlowRanks::add(const WatchedBlock& block) {

@@ -77,6 +77,10 @@ class SlowRanks {
 
   const std::vector<WatchedPart>& parts() const { return parts_; }
 
+  // Goes on with the parts of another program on the same ranks, and keeps what is known of the
+  // ranks' computations.
+  void go_on_with(std::vector<WatchedPart> parts);
+
   // Adds the next block and returns what it changes.
   std::vector<SlowNews> add(const WatchedBlock& block);
 

@@ -25,6 +25,7 @@ struct TrainDeck {
   std::optional<int64_t> accumulate;    // groups; none: auto, the strategy's
   std::string pipeline;                 // a schedule's name, or a CSV file; empty: auto
   std::string recompute;                // none, cheap, block
+  std::string adapt;                    // off, shares
   uint64_t seed = 0;
   double lr = 0.0;
   std::string schedule;

@@ -66,6 +66,17 @@ std::vector<Key> train_keys() {
        .fallback = "none",
        .choices = {"none", "cheap", "block"},
        .slot = [](Deck& d, Item) -> Slot { return &d.train->recompute; }},
+      {.name = "train.adapt",
+       .doc = "What a run changes while it trains. shares: where a rank computes more slowly than "
+              "its class, by 10 % over 50 steps, or no longer does so, the run plans new shares of "
+              "the work, applies them between two steps, and measures five steps. It undoes the "
+              "change where these are slower, by over 1 % and over twice the spread of the steps "
+              "before, and then waits ten times as long. Losses stay equal up to rounding. The "
+              "strategy's rules stay; a pipeline's shares do, too. Times come from "
+              "`cluster.profile` or from rates, as those of a search.",
+       .fallback = "off",
+       .choices = {"off", "shares"},
+       .slot = [](Deck& d, Item) -> Slot { return &d.train->adapt; }},
       {.name = "train.seed",
        .doc = "Seed of the initial parameters, of dropout and of the order of the data, on any "
               "number of ranks.",

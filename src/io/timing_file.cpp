@@ -34,6 +34,7 @@ class TimingFile::Writer {
   void append_validation(const ValidationRow& row);
   void append_timeline(std::span<const TimelineRow> rows);
   void append_stragglers(std::span<const StragglerRow> rows);
+  void append_adapt(const AdaptRow& row);
   void flush();
   void wait_for_step(int64_t step);
   void close();
@@ -52,6 +53,7 @@ class TimingFile::Writer {
   const bool emulation_;
   const bool pipeline_;
   const int64_t causes_;
+  const bool adapts_;
   std::optional<TimingLayout> layout_;  // empty once closed
   std::mutex rows_mutex_;               // guards the members below
   std::condition_variable_any appended_;
@@ -72,7 +74,8 @@ TimingFile::Writer::Writer(const std::string& path, bool overwrite, const Timing
       validation_(header.validation),
       emulation_(header.emulation.has_value()),
       pipeline_(header.pipeline),
-      causes_(std::ssize(header.causes)) {
+      causes_(std::ssize(header.causes)),
+      adapts_(!header.shares.empty()) {
   const auto ranks = static_cast<size_t>(world_size_);
   check(header.memory.peak_bytes.size() == ranks && header.memory.parameter_bytes.size() == ranks,
         "{}: the memory of {} and {} ranks was given, expected {}", path,
@@ -191,6 +194,15 @@ void TimingFile::Writer::append_stragglers(std::span<const StragglerRow> rows) {
   appended_.notify_all();
 }
 
+void TimingFile::Writer::append_adapt(const AdaptRow& row) {
+  const std::scoped_lock lock(rows_mutex_);
+  check_writable();
+  check(adapts_ && std::ssize(row.shares) == world_size_, "a change with shares of {} ranks",
+        row.shares.size());
+  rows_.adapt.push_back(row);
+  appended_.notify_all();
+}
+
 void TimingFile::Writer::flush() {
   write_pending();
   const std::scoped_lock lock(rows_mutex_);
@@ -283,6 +295,10 @@ void TimingFile::append_timeline(std::span<const TimelineRow> rows) {
 
 void TimingFile::append_stragglers(std::span<const StragglerRow> rows) {
   writer_->append_stragglers(rows);
+}
+
+void TimingFile::append_adapt(const AdaptRow& row) {
+  writer_->append_adapt(row);
 }
 
 void TimingFile::flush() {

@@ -24,6 +24,9 @@
 //   /experts attribute: layers, their number
 //   /stragglers/{step,since,rank,cause,slower_by,over}                         [events]
 //   /stragglers attribute: causes, their names
+//   /adapt/{step,last,before_s,after_s,spread_s,kept}                          [trials]
+//   /adapt/shares                                                              [trials, world]
+//   /adapt/shares_at_start                                                     [world]
 //   /emulation/late_instructions                                               [n, world]
 //   /emulation/{wall_s,moved_s}                                                [n]
 //   /emulation attribute: dilation, wall time over emulated time
@@ -54,6 +57,11 @@
 // found slow since an earlier step, by which part of the usual time, and in which operations; or,
 // where over is 1, that it has its usual pace again. Where messages are slow, every rank of their
 // group has a row.
+//
+// /adapt exists only with train.adapt. A row is a change that was tried: the first step with it,
+// the last one that was measured, the medians of the steps before and after, the spread of those
+// before, and 0 where it was undone. shares has the part of the flops of all ranks that each one
+// computes with the change.
 //
 // /emulation exists only where the ranks emulated the cluster of the deck. All other times are then
 // emulated ones, /timeline since the emulated start of the run. late_instructions counts
@@ -188,6 +196,8 @@ struct TimingHeader {
   bool pipeline = false;    // the strategy has a schedule
   // Names of the causes of slowness; empty: ranks are not compared.
   std::vector<std::string> causes;
+  // The part of the flops of all ranks that each one computes; empty: the run does not adapt.
+  std::vector<double> shares;
   std::optional<EmulationInfo> emulation;
 };
 
@@ -241,6 +251,17 @@ struct StragglerRow {
   bool over = false;
 };
 
+// A change of the shares that was tried.
+struct AdaptRow {
+  int64_t step = 0;       // the first one with the change
+  int64_t last = 0;       // the last one that was measured
+  double before_s = 0.0;  // medians of steps
+  double after_s = 0.0;
+  double spread_s = 0.0;  // of the steps before
+  bool kept = false;
+  std::vector<double> shares = {};  // [world]
+};
+
 // Writes a timing file. Rows wait in memory, and a thread of the file writes them half a second
 // after the previous time, or at once where that is longer ago. So a row never waits long for a
 // reader, however long the next step takes, and no step waits for the file system.
@@ -268,6 +289,9 @@ class TimingFile {
 
   // Appends rows of one step; steps must not descend. Only for headers with causes.
   void append_stragglers(std::span<const StragglerRow> rows);
+
+  // Appends a change that was tried. Only for headers with shares.
+  void append_adapt(const AdaptRow& row);
 
   // Returns when all rows so far are in the file.
   void flush();

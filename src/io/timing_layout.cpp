@@ -64,6 +64,9 @@ TimingLayout::TimingLayout(const std::string& path, bool overwrite, const Timing
     if (!header.causes.empty()) {
       add_straggler_columns(header.causes);
     }
+    if (!header.shares.empty()) {
+      add_adapt_columns(header.shares);
+    }
     if (header.emulation) {
       add_emulation_columns(*header.emulation, static_cast<hsize_t>(header.run.world_size));
     }
@@ -239,6 +242,18 @@ void TimingLayout::add_straggler_columns(const std::vector<std::string>& causes)
   add_column<int64_t>("/stragglers/over", "1");
 }
 
+void TimingLayout::add_adapt_columns(const std::vector<double>& shares) {
+  file_.create_group("adapt");
+  write_array("/adapt/shares_at_start", "1", shares);
+  add_column<int64_t>("/adapt/step", "1");
+  add_column<int64_t>("/adapt/last", "1");
+  add_column<double>("/adapt/before_s", "s");
+  add_column<double>("/adapt/after_s", "s");
+  add_column<double>("/adapt/spread_s", "s");
+  add_column<int64_t>("/adapt/kept", "1");
+  add_column<double>("/adapt/shares", "1", {shares.size()});
+}
+
 void TimingLayout::add_emulation_columns(const EmulationInfo& emulation, hsize_t world_size) {
   file_.create_group("emulation");
   const hdf5::Handle group(
@@ -291,6 +306,16 @@ void TimingLayout::write(const TimingRows& rows) {
   append("/stragglers/slower_by", gather(rows.stragglers, &StragglerRow::slower_by));
   const auto over = gather(rows.stragglers, &StragglerRow::over);
   append("/stragglers/over", std::vector<int64_t>(over.begin(), over.end()));
+  append("/adapt/step", gather(rows.adapt, &AdaptRow::step));
+  append("/adapt/last", gather(rows.adapt, &AdaptRow::last));
+  append("/adapt/before_s", gather(rows.adapt, &AdaptRow::before_s));
+  append("/adapt/after_s", gather(rows.adapt, &AdaptRow::after_s));
+  append("/adapt/spread_s", gather(rows.adapt, &AdaptRow::spread_s));
+  const auto kept = gather(rows.adapt, &AdaptRow::kept);
+  append("/adapt/kept", std::vector<int64_t>(kept.begin(), kept.end()));
+  for (const AdaptRow& row : rows.adapt) {
+    append("/adapt/shares", row.shares);
+  }
   file_.flush();
 }
 

@@ -33,9 +33,11 @@ struct TimingRows {
   std::vector<ValidationRow> validation;
   std::vector<TimelineRow> timeline;
   std::vector<StragglerRow> stragglers;
+  std::vector<AdaptRow> adapt;
 
   bool empty() const {
-    return iterations.empty() && validation.empty() && timeline.empty() && stragglers.empty();
+    return iterations.empty() && validation.empty() && timeline.empty() && stragglers.empty() &&
+           adapt.empty();
   }
 };
 
@@ -66,6 +68,7 @@ class TimingLayout {
   void add_validation_columns();
   void add_accuracy_columns(bool validation);
   void add_straggler_columns(const std::vector<std::string>& causes);
+  void add_adapt_columns(const std::vector<double>& shares);
   void add_emulation_columns(const EmulationInfo& emulation, hsize_t world_size);
 
   void set_unit(const hdf5::Handle& dataset, const std::string& unit) {

@@ -63,6 +63,7 @@ Emulator::Emulator(const Program& program, Communicator& world, EmulatedTimes ti
       starts_(program.instructions.size()),
       ends_(program.instructions.size()) {
   find_rows(world);
+  step_.next = options_.begin;
 }
 
 Emulator::~Emulator() {
@@ -126,7 +127,7 @@ void Emulator::begin_step() {
     const auto start = nanoseconds(options_.clock_start);
     ended_ = largest(clock_now() - start) + start;
     epoch_ = ended_;
-    epoch_ = due(ahead_);
+    epoch_ = due(ahead_ - options_.begin);
   } else {
     const Nanoseconds longest = largest(pause());
     moved = longest > kShortestPause ? longest : 0;

@@ -37,6 +37,7 @@ struct EmulatedTimes {
 struct EmulatorOptions {
   double dilation = 1.0;         // seconds of this machine per emulated second
   double clock_start = 0.0;      // run_start() of this rank; every host has its own clock
+  Nanoseconds begin = 0;         // the emulated start of the first step
   std::function<bool()> failed;  // true once this rank's work failed; it must not wait then
 };
 

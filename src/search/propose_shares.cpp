@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "graph/batch.h"
+#include "search/estimate/choose_routes.h"
+#include "search/new_shares.h"
 #include "search/parallel.h"
 #include "search/proposal.h"
 #include "search/shares/measure_shares.h"
@@ -281,6 +283,36 @@ std::vector<Proposal> propose_shares(const SearchState& state) {
     }
   }
   return proposals;
+}
+
+Strategy with_new_shares(const Graph& graph, Strategy strategy, const Mesh& paced,
+                         const CostModel& costs, const RankCosts& ranks,
+                         const SearchOptions& options) {
+  strategy = with_equal_parts(std::move(strategy));
+  strategy.routes.clear();
+  strategy.algorithms.clear();
+  const SearchState state{
+      .graph = graph, .mesh = paced, .costs = costs, .ranks = ranks, .options = options};
+  std::vector<Proposal> proposals = {{.by = "shares",
+                                      .make = [strategy] { return strategy; },
+                                      .parts = parts_of(graph, {}, strategy)}};
+  for (size_t axis = 0; axis < paced.size(); ++axis) {
+    if (!state.classes(axis).empty()) {
+      if (std::optional<Proposal> best = Unequal(state, proposals.front(), axis).best()) {
+        proposals.push_back(*std::move(best));
+      }
+    }
+  }
+  const auto seconds = [&](Proposal& proposal) {
+    StrategyParts& parts = proposal.parts;
+    return simulated(parts, ReshardCosts(parts.parts[0].strategy.mesh, costs), ranks,
+                     options.lowering)
+        .iteration_s;
+  };
+  Strategy best = std::ranges::min_element(proposals, {}, seconds)->make();
+  best.name = strategy.name;
+  lower_by_costs(graph, best, options.lowering, ReshardCosts(best.mesh, costs));
+  return best;
 }
 
 }  // namespace hidup

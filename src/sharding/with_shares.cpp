@@ -63,4 +63,24 @@ Strategy with_shares(const Graph& graph, Strategy strategy, size_t axis, const S
   return strategy;
 }
 
+Strategy with_equal_parts(Strategy strategy) {
+  const auto has_parts = [](ShareNumber share) { return share.number() > 0; };
+  for (size_t axis = 0; axis < strategy.mesh.size(); ++axis) {
+    const Axis& along = strategy.mesh[axis];
+    const auto reset = [&](Placement& placement) {
+      placement = has_parts(placement.share) ? with_share(placement, along, {}) : placement;
+    };
+    for (OpStrategy& op : strategy.ops) {
+      Rule& rule = op.rules[axis];
+      rule = has_parts(rule.share) ? with_share(rule, along, {}) : rule;
+    }
+    for (ParameterStrategy& parameter : strategy.parameters) {
+      reset(parameter.storage[axis]);
+      reset(parameter.optimizer_state[axis]);
+    }
+    strategy.mesh[axis].shares.clear();
+  }
+  return strategy;
+}
+
 }  // namespace hidup

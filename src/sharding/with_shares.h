@@ -12,4 +12,7 @@ namespace hidup {
 Strategy with_shares(const Graph& graph, Strategy strategy, size_t axis, const Share& compute,
                      const Share& state);
 
+// Returns the strategy with equal parts on all axes. What lies on one rank of an axis stays there.
+Strategy with_equal_parts(Strategy strategy);
+
 }  // namespace hidup

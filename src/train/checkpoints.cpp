@@ -41,11 +41,21 @@ Checkpoints::Checkpoints(const Deck& deck, CheckpointPlace place, TrainingState 
       place_(std::move(place)),
       wanted_(asks_for_checkpoints(deck)),
       state_(std::move(fixed)),
-      executor_(executor),
+      executor_(&executor),
       world_(world),
       kept_(persistent_values(executor.program(), world.rank())),
       saved_at_(monotonic_seconds()),
       saved_step_(state_.step) {
+  if (wanted_) {
+    writer();
+  }
+}
+
+void Checkpoints::go_on_with(Executor& executor) {
+  last_file_ = last_file();
+  writer_.reset();
+  executor_ = &executor;
+  kept_ = persistent_values(executor.program(), world_.rank());
   if (wanted_) {
     writer();
   }
@@ -104,7 +114,7 @@ void Checkpoints::save(int64_t step, const kernels::StepState& state) {
   state_.loss_scale = static_cast<double>(state.loss_scale);
   state_.loss_scale_good_steps = state.good_steps;
   writer().save(state_, [this](size_t tensor, int64_t first, int64_t count, std::byte* to) {
-    executor_.read(kept_.values[tensor], first, count, to);
+    executor_->read(kept_.values[tensor], first, count, to);
   });
   saved_at_ = monotonic_seconds();
   saved_step_ = step;

@@ -35,6 +35,9 @@ class Checkpoints {
   Checkpoints(const Deck& deck, CheckpointPlace place, TrainingState fixed, Executor& executor,
               Communicator& world);
 
+  // Collective, after finish(). Goes on with another program of the same training.
+  void go_on_with(Executor& executor);
+
   const std::string& folder() const { return place_.folder; }
   // Returns true if the deck asks for checkpoints, which includes one at the run's end.
   bool wanted() const { return wanted_; }
@@ -50,7 +53,9 @@ class Checkpoints {
   // Collective. Waits for the last checkpoint. Throws CollectiveError(file) if writing it failed.
   void finish();
   // Returns this run's last file, on rank 0 while nothing is written; empty before the first.
-  std::string last_file() const { return writer_ ? writer_->last_file() : ""; }
+  std::string last_file() const {
+    return writer_ && !writer_->last_file().empty() ? writer_->last_file() : last_file_;
+  }
 
  private:
   CheckpointWriter& writer();
@@ -59,10 +64,11 @@ class Checkpoints {
   CheckpointPlace place_;
   bool wanted_;
   TrainingState state_;
-  Executor& executor_;
+  Executor* executor_;
   Communicator& world_;
   PersistentValues kept_;
   std::optional<CheckpointWriter> writer_;  // from the first checkpoint on
+  std::string last_file_;                   // of earlier writers
   std::optional<double> trial_s_;
   double saved_at_;
   int64_t saved_step_;

@@ -1,4 +1,5 @@
-// Reasons to end a run before its last step: a signal, the wall time, or a file.
+// Reasons to end a run before its last step: a signal, the wall time, or a file; or to interrupt it
+// for a change.
 #pragma once
 
 #include <functional>
@@ -7,7 +8,7 @@
 
 namespace hidup {
 
-enum class StopReason { none, signal, file, time };
+enum class StopReason { none, signal, file, time, change };
 
 // Makes SIGUSR1, SIGTERM and SIGINT ask the run to stop. A second SIGTERM or SIGINT ends the
 // process at once, as it does by default.

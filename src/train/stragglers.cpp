@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "core/check.h"
 #include "core/log.h"
@@ -114,23 +115,31 @@ std::vector<StragglerRow> straggler_rows(const SlowNews& news, const WatchedPart
   return rows;
 }
 
-Stragglers::Stragglers(const Program& program, Communicator& world, const WatchedCluster& cluster,
-                       TimingFile* timings)
-    : world_(world), hosts_(cluster.hosts), timings_(timings), mine_(program, world.rank()) {
-  const CostModel* costs = cluster.costs == nullptr ? nullptr : &cluster.costs->of(world.rank());
-  const std::vector<uint64_t> instructions = all_gather_value(world, mine_.instructions());
-  const std::vector<std::vector<double>> expected = gather_all(world, mine_.expected(costs));
-  if (world.rank() != 0) {
+Stragglers::Stragglers(Communicator& world, WatchedCluster cluster, TimingFile* timings,
+                       Heard heard)
+    : world_(world), cluster_(std::move(cluster)), timings_(timings), heard_(std::move(heard)) {}
+
+void Stragglers::watch(const Program& program) {
+  mine_.emplace(program, world_.rank());
+  seen_ = 0;
+  const CostModel* costs = cluster_.costs == nullptr ? nullptr : &cluster_.costs->of(world_.rank());
+  const std::vector<uint64_t> instructions = all_gather_value(world_, mine_->instructions());
+  const std::vector<std::vector<double>> expected = gather_all(world_, mine_->expected(costs));
+  if (world_.rank() != 0) {
     return;
   }
   std::vector<WatchedRank> ranks;
   for (size_t rank = 0; rank < expected.size(); ++rank) {
     ranks.push_back({.expected = expected[rank],
                      .instructions = instructions[rank],
-                     .device = cluster.devices.at(rank)});
+                     .device = cluster_.devices.at(rank)});
   }
   parts_.emplace(program, ranks);
-  watch_.emplace(parts_->parts());
+  if (watch_) {
+    watch_->go_on_with(parts_->parts());
+  } else {
+    watch_.emplace(parts_->parts());
+  }
 }
 
 void Stragglers::add(int64_t step, std::span<const Interval> times) {
@@ -138,7 +147,7 @@ void Stragglers::add(int64_t step, std::span<const Interval> times) {
     first_ = step + 1;
     return;
   }
-  mine_.add(times);
+  mine_->add(times);
   if (step - first_ + 1 >= SlowRanks::kBlockSteps) {
     end_block(step);
     first_ = step + 1;
@@ -146,7 +155,7 @@ void Stragglers::add(int64_t step, std::span<const Interval> times) {
 }
 
 void Stragglers::end_block(int64_t step) {
-  const std::vector<std::vector<double>> all = gather_all(world_, numbers_of(mine_.take()));
+  const std::vector<std::vector<double>> all = gather_all(world_, numbers_of(mine_->take()));
   if (world_.rank() != 0) {
     return;
   }
@@ -156,7 +165,7 @@ void Stragglers::end_block(int64_t step) {
     digests.push_back(digest_of(numbers));
   }
   for (const SlowNews& news : watch_->add(parts_->block(first_, step, digests))) {
-    const std::string line = describe(news, watch_->parts(), hosts_);
+    const std::string line = describe(news, watch_->parts(), cluster_.hosts);
     if (news.over) {
       log::info("{}", line);
     } else {
@@ -164,6 +173,9 @@ void Stragglers::end_block(int64_t step) {
     }
     if (timings_ != nullptr) {
       timings_->append_stragglers(straggler_rows(news, watch_->parts()[news.part], step));
+    }
+    if (heard_) {
+      heard_(news, watch_->parts()[news.part]);
     }
   }
 }

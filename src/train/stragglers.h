@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -36,9 +37,14 @@ struct WatchedCluster {
 
 class Stragglers {
  public:
-  // Collective. `timings`: null on all ranks but 0. `program`, `world` and `timings` outlive it.
-  Stragglers(const Program& program, Communicator& world, const WatchedCluster& cluster,
-             TimingFile* timings);
+  // `timings`: null on all ranks but 0. `heard`: gets the news on rank 0, too; may be empty. The
+  // costs, `world` and `timings` outlive the object.
+  using Heard = std::function<void(const SlowNews&, const WatchedPart&)>;
+  Stragglers(Communicator& world, WatchedCluster cluster, TimingFile* timings, Heard heard = {});
+
+  // Collective. The next steps are those of this program, which outlives them. What is known of the
+  // ranks' computations stays.
+  void watch(const Program& program);
 
   // Collective. Adds the times of the next timed step, which all ranks took. At the end of a block
   // rank 0 logs and stores what is new.
@@ -50,10 +56,11 @@ class Stragglers {
   void end_block(int64_t step);
 
   Communicator& world_;
-  std::vector<std::string> hosts_;
+  WatchedCluster cluster_;
   TimingFile* timings_;
-  WatchedTimes mine_;
-  int64_t seen_ = 0;                   // steps with times
+  Heard heard_;
+  std::optional<WatchedTimes> mine_;
+  int64_t seen_ = 0;                   // steps of the program with times
   int64_t first_ = 0;                  // step of the running block
   std::optional<WatchedParts> parts_;  // on rank 0
   std::optional<SlowRanks> watch_;     // on rank 0

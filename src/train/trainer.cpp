@@ -62,6 +62,11 @@ void Trainer::resume(const CheckpointFile& checkpoint) {
   restore_scale(checkpoint, state_);
 }
 
+void Trainer::go_on_after(int64_t step, const kernels::StepState& state) {
+  done_ = step;
+  state_ = state;
+}
+
 StopReason Trainer::run() {
   exchange({.stop = caught_signal() != 0 ? StopReason::signal : StopReason::none});
   executor_.set_state(state_);
@@ -108,9 +113,9 @@ bool Trainer::validates_after(int64_t step) const {
 // Uses only facts that all ranks know.
 bool Trainer::saves_after(int64_t step) const {
   const Checkpoints* checkpoints = outputs_.checkpoints;
-  return checkpoints != nullptr &&
-         (checkpoints->is_due(step) || save_ || stop_ != StopReason::none ||
-          (step == deck_.train->steps && checkpoints->wanted()));
+  return checkpoints != nullptr && (checkpoints->is_due(step) || save_ ||
+                                    (stop_ != StopReason::none && stop_ != StopReason::change) ||
+                                    (step == deck_.train->steps && checkpoints->wanted()));
 }
 
 // Returns true if the next step may start while this one runs: nothing happens between the two.
@@ -188,6 +193,9 @@ Trainer::Status Trainer::status() {
     const auto steps = static_cast<double>(1 + started_ - iteration_.step);  // until the next look
     mine.stop = outputs_.stop_watch->look(
         steps * longest_s_, [this] { return outputs_.checkpoints->expected_seconds(); });
+  }
+  if (mine.stop == StopReason::none && outputs_.wants_change && outputs_.wants_change()) {
+    mine.stop = StopReason::change;
   }
   mine.save = outputs_.checkpoints != nullptr && outputs_.checkpoints->is_due_by_time();
   return mine;

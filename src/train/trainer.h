@@ -37,7 +37,9 @@ struct TrainingOutputs {
   std::string gradients;               // file for the gradients of step 1; empty: none
   bool overwrite = false;              // replaces the gradient file
   std::function<void(const Iteration&)> on_step = nullptr;  // after every step, on every rank
-  Evaluator* validation = nullptr;                          // all ranks
+  // On rank 0, after every step: returns true where the run is to stop for a change.
+  std::function<bool()> wants_change = nullptr;
+  Evaluator* validation = nullptr;  // all ranks
 };
 
 class Trainer {
@@ -48,6 +50,11 @@ class Trainer {
 
   // Continues from the state of the run that wrote the checkpoint.
   void resume(const CheckpointFile& checkpoint);
+
+  // Continues after a step of another trainer of this run, which stopped for a change.
+  void go_on_after(int64_t step, const kernels::StepState& state);
+  // Returns the state after the last step.
+  const kernels::StepState& state() const { return state_; }
 
   // Runs the remaining steps unless something stops the run, and returns the reason, also if it
   // came at the last step. With checkpoints, writes one at the end. Where the device supports it,

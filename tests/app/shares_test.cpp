@@ -13,6 +13,7 @@
 #include "app/run_search.h"
 #include "program/memory.h"
 #include "search/named/named_strategies.h"
+#include "search/new_shares.h"
 #include "sharding/read_strategy.h"
 
 namespace hidup {
@@ -58,6 +59,40 @@ TEST(Shares, FollowThePaces) {
   EXPECT_LE(over_equal_parts(read(ranks(2), fmt::format("[{}, {}]", kOne, kHalf))), 0.70);
   EXPECT_LE(over_equal_parts(read(ranks(3), fmt::format("[{}, {}, {}]", kOne, kHalf, kQuarter))),
             0.46);
+}
+
+// A rank that computes at half its pace gets a third of the work; equal parts come back with its
+// pace. Storages and rules stay.
+TEST(Shares, OfARunningStrategyFollowRanksThatBecomeSlow) {
+  const PlanningInput input = read(ranks(2), fmt::format("[{}, {}]", kOne, kOne));
+  const Profile profile = costs_without_ranks(input.deck, input.mesh);
+  const SearchOptions options = search_options(input.deck, input.graph, input.mesh, "");
+  for (const char* name : {"dp", "fsdp"}) {
+    const Strategy equal = choose_strategy(name, input.deck, input.graph, input.mesh, profile);
+    const auto reshared = [&](const Strategy& strategy, double slower) {
+      return with_new_shares(input.graph, strategy, with_paces(input.mesh, {1.0, 1.0 / slower}),
+                             CostModel(profile),
+                             RankCosts(CostModel(profile)).slower({1.0, slower}), options);
+    };
+    const auto seconds = [&](const Strategy& strategy, double slower) {
+      return forecast(input.graph, strategy, options.lowering,
+                      RankCosts(CostModel(profile)).slower({1.0, slower}))
+          .seconds();
+    };
+    EXPECT_NEAR(seconds(equal, 2.0) / seconds(equal, 1.0), 2.0, 0.1) << name;
+    const Strategy unequal = reshared(equal, 2.0);
+    EXPECT_LE(seconds(unequal, 2.0), 0.70 * seconds(equal, 2.0)) << name;
+    const auto rules = [](const Strategy& strategy) {
+      std::vector<std::string> names;
+      for (const OpStrategy& op : strategy.ops) {
+        names.emplace_back(op.rules[0].name);
+      }
+      return names;
+    };
+    EXPECT_EQ(rules(unequal), rules(equal));
+    const Strategy back = reshared(unequal, 1.0);
+    EXPECT_EQ(print_strategy(input.graph, back), print_strategy(input.graph, equal)) << name;
+  }
 }
 
 TEST(Shares, DoNotDependOnTheOrderOfDevices) {

@@ -277,5 +277,37 @@ TEST(SlowRanks, APartMayHaveNoTimes) {
   EXPECT_EQ(cluster.run(20), Texts{"1 since 1"});
 }
 
+// The rank stays slow under a program that gives it half of the work, and is fast again later.
+TEST(SlowRanks, AreKnownUnderAnotherProgram) {
+  const Cluster cluster(4, 4);
+  SlowRanks watch(cluster.parts);
+  int64_t step = 0;
+  const auto run = [&](int blocks, double work, double slowness) {
+    std::vector<SlowNews> news;
+    for (int block = 0; block < blocks; ++block, step += 10) {
+      WatchedBlock times{.first = step + 1, .last = step + 10, .step_s = kStepTime};
+      for (const WatchedPart& part : cluster.parts) {
+        times.times.push_back(part.expected);
+      }
+      Cluster::stretch(times.times[2], work * slowness);
+      const std::vector<SlowNews> found = watch.add(times);
+      news.insert(news.end(), found.begin(), found.end());
+    }
+    return news;
+  };
+  ASSERT_EQ(run(10, 1.0, 1.0).size(), 0);
+  const std::vector<SlowNews> slow = run(6, 1.0, 2.0);
+  ASSERT_EQ(slow.size(), 1);
+  EXPECT_FALSE(slow[0].over);
+  std::vector<WatchedPart> parts = cluster.parts;
+  Cluster::stretch(parts[2].expected, 0.5);
+  watch.go_on_with(parts);
+  EXPECT_EQ(run(10, 0.5, 2.0).size(), 0);
+  const std::vector<SlowNews> over = run(6, 0.5, 1.0);
+  ASSERT_EQ(over.size(), 1);
+  EXPECT_TRUE(over[0].over);
+  EXPECT_EQ(over[0].part, 2);
+}
+
 }  // namespace
 }  // namespace hidup

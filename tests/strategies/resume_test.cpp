@@ -2,10 +2,16 @@
 // precision.
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <utility>
+
+#include "comm/collective.h"
+#include "fake_ranks/fake_ranks.h"
 #include "saved_run.h"
 #include "search/named/named_strategies.h"
 #include "strategy_cases.h"
 #include "temporary_folder.h"
+#include "train/held_state.h"
 
 namespace hidup {
 namespace {
@@ -84,6 +90,63 @@ TEST_F(Resume, InAnotherPrecision) {
       }
     }
   }
+}
+
+// Runs the first steps under a strategy and the others under the second one, with the state that
+// HeldState moved between them. Returns rank 0's losses.
+std::vector<double> change_strategy(const Graph& graph, const Strategy& first,
+                                    const Strategy& second, int ranks) {
+  std::vector<double> losses;
+  run_ranks(ranks, [&](Communicator& world) {
+    std::optional<HeldState> held;
+    const auto hold = [&](Executor& executor, int step) {
+      if (step == kSaved) {
+        held.emplace(executor, world);
+      }
+    };
+    const auto give = [&](Executor& executor, int step) {
+      if (step == kSaved) {
+        held->give(world, executor);
+      }
+    };
+    ShortRun all = run_steps(graph, first, world, kSaved, kStrategyVocab, hold);
+    const ShortRun rest = run_steps(graph, second, world, kSteps, kStrategyVocab, give, kSaved);
+    if (world.rank() == 0) {
+      losses = std::move(all.losses);
+      losses.insert(losses.end(), rest.losses.begin(), rest.losses.end());
+    }
+  });
+  return losses;
+}
+
+TEST_F(Resume, WithoutAFileUnderOtherShares) {
+  constexpr uint64_t kCases = 5;
+  for (const Graph& graph : {strategy_model("bert", "top2", 3, 1.25), strategy_model("gpt")}) {
+    const ShortRun alone = run_alone(graph, kSteps, kStrategyVocab);
+    for (uint64_t number = 0; number < kCases; ++number) {
+      const int ranks = static_cast<int>(2 + number % 3);
+      const Strategy first = random_strategy_with_shares(graph, ranks, 2 * number);
+      const Strategy second = random_strategy_with_shares(graph, ranks, 2 * number + 1);
+      const std::vector<double> losses = change_strategy(graph, first, second, ranks);
+      for (size_t step = 0; step < losses.size(); ++step) {
+        EXPECT_NEAR(losses[step] / alone.losses[step], 1.0, 2e-5) << number << " on " << ranks;
+      }
+    }
+  }
+}
+
+TEST_F(Resume, WithoutAFileRefusesOtherValues) {
+  const Graph graph = strategy_model("gpt");
+  const Graph half = with_precision(graph, DType::bf16);  // has masters, too
+  const Strategy strategy = strategy_of(named_strategies()[0], graph, 2, 1);
+  run_ranks(2, [&](Communicator& world) {
+    std::optional<HeldState> held;
+    run_steps(graph, strategy, world, 1, kStrategyVocab,
+              [&](Executor& executor, int) { held.emplace(executor, world); });
+    EXPECT_THROW(run_steps(half, strategy, world, 1, kStrategyVocab,
+                           [&](Executor& executor, int) { held->give(world, executor); }),
+                 CollectiveError);
+  });
 }
 
 // The error names a tensor of another shape.
