@@ -10,9 +10,9 @@
 namespace hidup {
 
 // Returns the strategy with the shares along one axis that make its step fastest, or with equal
-// parts on all axes where nothing is faster or fits. Its name, rules and storages stay; routes and algorithms
-// are chosen anew. `paced`: the strategy's mesh with Axis::paces of the ranks as they are now, and
-// without shares. `ranks`: their costs. `options`: memory limits and lowering.
+// parts on all axes where nothing is faster or fits. Its name, rules and storages stay; routes and
+// algorithms are chosen anew. `paced`: the strategy's mesh with Axis::paces of the ranks as they
+// are now, and without shares. `ranks`: their costs. `options`: memory limits and lowering.
 Strategy with_new_shares(const Graph& graph, Strategy strategy, const Mesh& paced,
                          const CostModel& costs, const RankCosts& ranks,
                          const SearchOptions& options);
