@@ -9,6 +9,7 @@
 #include "app/measured.h"
 #include "app/profiling.h"
 #include "core/check.h"
+#include "core/numbered.h"
 #include "core/median.h"
 #include "cost/cost_model.h"
 #include "cost/profile_check.h"
@@ -177,8 +178,14 @@ class Absorption {
         return std::tuple(time.opcode, time.work.dtype, time.work.sizes);
       });
       if (known == profile_.operations.end()) {
-        known = profile_.operations.insert(known,
-                                           {.opcode = std::get<Opcode>(key), .work = samples.work});
+        const size_t classes =
+            profile_.operations.empty() ? 0 : profile_.operations.front().by_class.size();
+        known = profile_.operations.insert(known, {.opcode = std::get<Opcode>(key),
+                                                   .work = samples.work,
+                                                   .by_class = std::vector<double>(classes)});
+      }
+      for (double& of_class : known->by_class) {
+        of_class *= known->seconds > 0.0 ? seconds / known->seconds : 1.0;
       }
       known->seconds = seconds;
       ++taken;
@@ -273,7 +280,7 @@ ProfileKey key_of_run(const TimingRecord& record, const Mesh& mesh, const Profil
     key.libraries = run.libraries;
   }
   key.mesh = mesh;
-  key.hosts = numbered_hosts(run.hostnames);
+  key.hosts = numbered(run.hostnames);
   return key;
 }
 

@@ -104,10 +104,8 @@ std::optional<Adaptation::Planned> Adaptation::plan(const std::vector<double>& s
   if (strategy_.schedule) {
     return std::nullopt;
   }
-  std::vector<double> paces = rated_flops_of_ranks(deck, std::ssize(slower));
-  if (std::ranges::count(paces, 0.0) > 0) {  // unknown
-    std::ranges::fill(paces, 1.0);
-  }
+  std::vector<double> paces = paces_of_ranks(deck, inputs_.mesh, *known_.costs);
+  paces.resize(slower.size(), 1.0);  // unknown ones are alike
   std::ranges::transform(paces, slower, paces.begin(), std::divides<>());
   SearchOptions options = search_options(deck, graph, inputs_.mesh, "");
   limit_memory(options, known_.memory);

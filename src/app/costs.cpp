@@ -103,6 +103,25 @@ bool is_measured(const Profile& costs) {
   return !costs.key.build.empty();
 }
 
+// Returns true where devices of several classes were measured on as many ranks as the mesh has.
+bool has_classes(const Profile& costs, const Mesh& mesh) {
+  return !costs.key.classes.empty() && std::ssize(costs.key.classes) == ranks_of(mesh);
+}
+
+RankCosts costs_of_classes(const Profile& costs) {
+  std::vector<CostModel> classes;
+  std::vector<std::string> names;
+  const int64_t count = std::ranges::max(costs.key.classes) + 1;
+  for (int64_t number = 0; number < count; ++number) {
+    classes.emplace_back(of_class(costs, static_cast<size_t>(number)));
+    names.push_back(fmt::format("class {}", number));
+  }
+  return {std::move(classes),
+          {costs.key.classes.begin(), costs.key.classes.end()},
+          std::move(names),
+          CostModel(costs)};
+}
+
 bool published(const Deck& deck) {
   return deck.cluster->cost_model == "published";
 }
@@ -191,6 +210,30 @@ std::vector<double> rated_flops_of_ranks(const Deck& deck, int64_t ranks) {
   return flops;
 }
 
+std::vector<double> rated_paces(const Deck& deck, const Mesh& mesh) {
+  const std::vector<double> flops = rated_flops_of_ranks(deck, ranks_of(mesh));
+  return std::ranges::count(flops, 0.0) > 0 ? std::vector<double>() : flops;
+}
+
+std::vector<double> paces_of_ranks(const Deck& deck, const Mesh& mesh, const Profile& costs) {
+  return has_classes(costs, mesh) ? measured_paces(costs) : rated_paces(deck, mesh);
+}
+
+Mesh with_paces(Mesh mesh, const std::vector<double>& of_ranks) {
+  for (size_t axis = 0; axis < mesh.size() && !of_ranks.empty(); ++axis) {
+    std::vector<double> paces(static_cast<size_t>(mesh[axis].size),
+                              std::numeric_limits<double>::infinity());
+    for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
+      double& pace =
+          paces.at(static_cast<size_t>(coordinate_of(mesh, static_cast<int64_t>(rank), axis)));
+      pace = std::min(pace, of_ranks[rank]);
+    }
+    const bool differ = std::ranges::adjacent_find(paces, std::not_equal_to<>()) != paces.end();
+    mesh[axis].paces = differ ? std::move(paces) : std::vector<double>();
+  }
+  return mesh;
+}
+
 double rated_flops(const Deck& deck, int64_t ranks) {
   const std::vector<double> flops = rated_flops_of_ranks(deck, ranks);
   return std::reduce(flops.begin(), flops.end());
@@ -226,6 +269,9 @@ std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, con
 }
 
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
+  if (has_classes(costs, mesh)) {
+    return costs_of_classes(costs);
+  }
   if (deck.cluster->devices.empty() || is_measured(costs)) {
     return CostModel(costs);
   }
@@ -247,6 +293,9 @@ RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
 }
 
 Profile balanced_costs(const Deck& deck, const Mesh& mesh, const Profile& costs) {
+  if (has_classes(costs, mesh)) {
+    return balanced(costs);
+  }
   const bool alike = std::ranges::all_of(mesh, [](const Axis& axis) { return axis.paces.empty(); });
   if (alike || is_measured(costs)) {
     return costs;

@@ -27,6 +27,9 @@ std::optional<Profile> costs_of(const Deck& deck, const Mesh& mesh,
 std::vector<double> rated_flops_of_ranks(const Deck& deck, int64_t ranks);
 double rated_flops(const Deck& deck, int64_t ranks);
 
+// Returns rated_flops_of_ranks(); empty where one is unknown.
+std::vector<double> rated_paces(const Deck& deck, const Mesh& mesh);
+
 // Returns `costs`, which costs_of() gave, for another number of ranks along each axis, as in
 // `mesh`, and for twice the bandwidth along `twice_as_fast`, if any. Rates of the deck are changed
 // directly (`shared` and `per_host` stay; host links get faster, too), measured costs by
@@ -34,13 +37,20 @@ double rated_flops(const Deck& deck, int64_t ranks);
 std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, const Mesh& mesh,
                                      std::optional<size_t> twice_as_fast);
 
-// Returns the costs of every rank; `costs`: from costs_of(). If they come from rates, each of
-// cluster.devices has its own.
+// Returns the pace of every rank, relative to the others: measured, or else rated; empty where a
+// rate is unknown. `costs`: from costs_of().
+std::vector<double> paces_of_ranks(const Deck& deck, const Mesh& mesh, const Profile& costs);
+
+// Returns the mesh with Axis::paces, where ranks with these paces differ along an axis: the pace of
+// a coordinate is the least of its ranks. Without paces returns the same mesh.
+Mesh with_paces(Mesh mesh, const std::vector<double>& of_ranks);
+
+// Returns the costs of every rank; `costs`: from costs_of(). Each class of devices has its own.
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);
 
 // Returns the costs of equal ranks for which a search makes its plans: `costs`, from costs_of(), or
-// those of the mean pace where the mesh has Axis::paces. With parts in proportion to their paces
-// the ranks take as long as such equal ranks.
+// those of the mean pace where the mesh has Axis::paces or devices of several classes were
+// measured. With parts in proportion to their paces the ranks take as long as such equal ranks.
 Profile balanced_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);
 
 // Returns the varying link of each axis of the mesh; empty where none varies. `shared` divides the

@@ -57,6 +57,12 @@ std::vector<int64_t> memory_of_classes(const Deck& deck, std::vector<int64_t> me
   return memory;
 }
 
+std::optional<DeviceRates> rates_of_rank(const Profile& profile, int64_t rank) {
+  return profile.rates_by_class.empty() ? profile.rates
+                                        : profile.rates_by_class.at(static_cast<size_t>(
+                                              profile.key.classes.at(static_cast<size_t>(rank))));
+}
+
 }  // namespace
 
 double share_of_cores(Communicator& world, const std::string& host) {
@@ -225,7 +231,7 @@ MachineCosts costs_of_machine(const Inputs& inputs, Machine& machine) {
   const std::optional<Profile> profile = obtain_profile(inputs, machine);
   MachineCosts known{.costs = costs_of(deck, inputs.mesh, profile),
                      .measured = profile.has_value(),
-                     .rates = profile ? profile->rates : std::nullopt};
+                     .rates = profile ? rates_of_rank(*profile, world.rank()) : std::nullopt};
   if (deck.cluster->emulates() && !known.costs) {
     collectively(world, [&] {
       fail_for_missing_rate(deck, inputs.mesh,

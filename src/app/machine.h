@@ -76,7 +76,7 @@ Machine open_machine(const Inputs& inputs, MpiSession& mpi);
 struct MachineCosts {
   std::optional<Profile> costs;      // none: neither search nor prediction is possible
   bool measured = false;             // false: from rates of the cluster deck
-  std::optional<DeviceRates> rates;  // as measured
+  std::optional<DeviceRates> rates;  // of this rank's class, as measured
   std::vector<int64_t> memory;  // bytes available to a plan: of every rank, the least of its class
 };
 // Returns the costs of the deck's profile (app/profiling.h), or else of the deck's rates. Throws

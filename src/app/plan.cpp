@@ -114,8 +114,8 @@ void add_prediction(RunPlan& plan, const Inputs& inputs, const MachineCosts& kno
     plan.floor =
         step_floor(program, world.rank(), *known.rates, element_type(deck.model->precision));
   }
-  if (plan.floor) {  // the ranks differ only in the time
-    plan.floor->seconds = std::ranges::max(all_gather_value(world, plan.floor->seconds));
+  if (plan.floor) {
+    plan.floor = std::ranges::max(all_gather_value(world, *plan.floor), {}, &StepFloor::seconds);
   }
   if (known.costs && world.rank() == 0) {
     plan.prediction = plan.durations

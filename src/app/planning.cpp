@@ -237,24 +237,8 @@ Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes) {
   if (rated) {
     std::ranges::sort(mesh, {}, pace);
   }
-  const std::vector<double> flops = rated_flops_of_ranks(deck, ranks_of(mesh));
-  const bool known = std::ranges::count(flops, 0.0) == 0;
-  return known ? with_paces(std::move(mesh), flops) : mesh;
-}
-
-Mesh with_paces(Mesh mesh, const std::vector<double>& of_ranks) {
-  for (size_t axis = 0; axis < mesh.size(); ++axis) {
-    std::vector<double> paces(static_cast<size_t>(mesh[axis].size),
-                              std::numeric_limits<double>::infinity());
-    for (size_t rank = 0; rank < of_ranks.size(); ++rank) {
-      double& pace =
-          paces.at(static_cast<size_t>(coordinate_of(mesh, static_cast<int64_t>(rank), axis)));
-      pace = std::min(pace, of_ranks[rank]);
-    }
-    const bool differ = std::ranges::adjacent_find(paces, std::not_equal_to<>()) != paces.end();
-    mesh[axis].paces = differ ? std::move(paces) : std::vector<double>();
-  }
-  return mesh;
+  const std::vector<double> paces = rated_paces(deck, mesh);
+  return with_paces(std::move(mesh), paces);
 }
 
 namespace {
@@ -322,10 +306,11 @@ void check_strategy_choice(const std::string& name_or_file) {
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh, const std::optional<Profile>& costs) {
   const bool named = !looks_like_file(name_or_file);
+  const Mesh paced = costs ? with_paces(mesh, paces_of_ranks(deck, mesh, *costs)) : mesh;
   Strategy strategy = with_pipeline(
       deck, graph,
       with_parts(deck, graph,
-                 named ? with_recompute(graph, named_strategy(name_or_file, graph, mesh),
+                 named ? with_recompute(graph, named_strategy(name_or_file, graph, paced),
                                         recompute_of(deck.train->recompute))
                        : parse_strategy(graph, mesh, read_strategy_file(name_or_file, "strategy"),
                                         name_or_file),

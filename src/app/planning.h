@@ -39,10 +39,6 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
 // axis of the slowest links, so that the deck's order does not affect plans.
 Mesh mesh_of(const Deck& deck, const std::vector<int64_t>& sizes);
 
-// Returns the mesh with Axis::paces, where ranks with these paces differ along an axis: the pace of
-// a coordinate is the least of its ranks.
-Mesh with_paces(Mesh mesh, const std::vector<double>& of_ranks);
-
 // Returns the options of the deck's training section.
 LoweringOptions lowering_options(const Deck& deck);
 

@@ -13,8 +13,10 @@
 #include "comm/collective.h"
 #include "core/check.h"
 #include "core/median.h"
+#include "core/numbered.h"
 #include "core/text.h"
 #include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "graph/batch.h"
@@ -101,14 +103,14 @@ class Measurement {
     }
     repeat_programs();
     profile.operations = operations_.times();
-    take_slowest(machine_.world, profile.operations);
+    take_slowest(machine_.world, profile.key.classes, profile.operations);
     if (profile.operations.empty()) {
       throw CollectiveError(ExitCode::out_of_memory, too_large_);
     }
     if (algorithms) {
       profile.algorithms = fastest_algorithms(machine_.world, algorithms->times());
     }
-    profile.rates = rates();
+    measure_rates(profile);
     profile.launch_s = median(gaps_.launch_s);
     profile.signal_s = median(gaps_.signal_s);
     profile.overhead_s = median(overheads_);
@@ -135,16 +137,25 @@ class Measurement {
   static constexpr double kOverlappedSeconds = 10.0;   // for the steps of time_overlapped()
   static constexpr double kLargeMessageSeconds = 0.1;  // for some tens of messages per axis
 
-  // Returns none where the free memory does not suffice.
-  std::optional<DeviceRates> rates() const {
+  // Leaves the profile without rates where the free memory does not suffice.
+  void measure_rates(Profile& profile) const {
+    DeviceRates mine;
     try {
-      return measure_rates(*machine_.device, machine_.world, machine_.threads,
-                           {DType::f32, element_type(inputs_.deck().model->precision)});
+      mine = measure_own_rates(*machine_.device, machine_.world, machine_.threads,
+                               {DType::f32, element_type(inputs_.deck().model->precision)});
     } catch (const CollectiveError& error) {
       if (error.code() != ExitCode::out_of_memory) {
         throw;
       }
-      return std::nullopt;
+      return;
+    }
+    profile.rates = slowest_rates(machine_.world, mine, [](int64_t) { return true; });
+    const std::vector<int64_t>& classes = profile.key.classes;
+    const int64_t count = classes.empty() ? 0 : std::ranges::max(classes) + 1;
+    for (int64_t number = 0; number < count; ++number) {
+      profile.rates_by_class.push_back(slowest_rates(machine_.world, mine, [&](int64_t rank) {
+        return classes.at(static_cast<size_t>(rank)) == number;
+      }));
     }
   }
 
@@ -270,19 +281,6 @@ class Measurement {
 
 }  // namespace
 
-std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts) {
-  std::vector<std::string> seen;
-  std::vector<int64_t> numbers;
-  for (const std::string& host : hosts) {
-    auto found = std::ranges::find(seen, host);
-    if (found == seen.end()) {
-      found = seen.insert(seen.end(), host);
-    }
-    numbers.push_back(found - seen.begin());
-  }
-  return numbers;
-}
-
 // Returns the device with everything that affects the times of its instructions.
 std::string device_of(const Inputs& inputs, const Machine& machine) {
   const ClusterDeck& cluster = *inputs.deck().cluster;
@@ -311,7 +309,14 @@ ProfileKey profile_key(const Inputs& inputs, const Machine& machine) {
     libraries.push_back(library);
   }
   key.libraries = lines_of_ranks(machine.world, libraries);
-  key.hosts = numbered_hosts(gather_texts(machine.world, machine.host));
+  key.hosts = numbered(gather_texts(machine.world, machine.host));
+  const int64_t of_deck = alike_devices(*inputs.deck().cluster, machine.world.size())
+                              .at(static_cast<size_t>(machine.world.rank()));
+  const std::string device = fmt::format("{}: {}", of_deck, device_of(inputs, machine));
+  const auto classes = numbered(all_gather_value(machine.world, hash_of(device)));
+  if (std::ranges::max(classes) > 0) {
+    key.classes = classes;
+  }
   return key;
 }
 

@@ -16,9 +16,6 @@ namespace hidup {
 // a few strategies within some seconds, for measurements during `train`.
 enum class ProfileEffort { brief, thorough };
 
-// Returns a part of a ProfileKey: the host of every rank, in order of appearance.
-std::vector<int64_t> numbered_hosts(const std::vector<std::string>& hosts);
-
 // Returns the key that a profile for this run must have. Collective.
 ProfileKey profile_key(const Inputs& inputs, const Machine& machine);
 

@@ -1,10 +1,10 @@
 // Measured times of a machine as data, the basis of predictions and of the search.
 //
 // Operations have the times of the slowest rank, which the others wait for, alone, and in a
-// recording where training replays one. Messages were timed beside the model's heaviest product,
+// recording where training replays one. Where devices differ, they also have those of the slowest
+// rank of each class. Messages were timed beside the model's heaviest product,
 // by every algorithm that can carry them. A collective of unequal parts takes as long as if all
-// parts were like the largest (paced_bytes()). Where devices differ every rank has the costs of
-// its class (RankCosts), and the search rests on the slowest.
+// parts were like the largest (paced_bytes()).
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,8 @@ struct ProfileKey {
   std::vector<std::string> libraries;  // libraries that affect speed, as loaded
   Mesh mesh;
   std::vector<int64_t> hosts;  // the host of every rank, numbered in order of appearance
+  // The class of devices of every rank, numbered likewise; empty: all ranks are alike.
+  std::vector<int64_t> classes = {};
 };
 
 // The measured time of an instruction alone on its rank.
@@ -33,6 +35,8 @@ struct OperationTime {
   Opcode opcode = Opcode::add;
   Work work;
   double seconds = 0.0;  // median
+  // Seconds by class of devices; 0: no rank of the class ran the operation. Empty without classes.
+  std::vector<double> by_class = {};
 };
 
 // The measured time of a collective, alone and beside computation.
@@ -72,7 +76,8 @@ struct Profile {
   double launch_s = 0.0;    // between two instructions of a stream
   double signal_s = 0.0;    // from the end of an instruction to a waiting one on another stream
   double overhead_s = 0.0;  // of a step outside the program: input, exchange of timings
-  std::optional<DeviceRates> rates;  // older profiles have none
+  std::optional<DeviceRates> rates;              // of the slowest rank; older profiles have none
+  std::vector<DeviceRates> rates_by_class = {};  // empty without classes
   std::vector<OperationTime> operations;
   // The share of rated flops that products reach, by type and rising flops, where the operations'
   // times are those of rated flops. Measured profiles and the YAML text have none.
@@ -92,6 +97,17 @@ struct Profile {
 // Returns the profile's times of the collective by the algorithm; null without such times.
 const CollectiveTimes* times_of(const Profile& profile, Opcode opcode, size_t axis,
                                 CollectiveAlgorithm algorithm = CollectiveAlgorithm::automatic);
+
+// Returns the profile with the times and rates of one class of devices for all ranks.
+Profile of_class(Profile profile, size_t number);
+
+// Returns the profile of equal ranks that together do as much in a second as the profile's: the
+// paces of every operation are averaged over the ranks. Without classes returns the same profile.
+Profile balanced(Profile profile);
+
+// Returns the pace of every rank in all operations together, relative to the slowest class; empty
+// without classes.
+std::vector<double> measured_paces(const Profile& profile);
 
 // Returns the first difference with both values: "it was measured with device ..., and this run has
 // ..."; empty where the profile fits.

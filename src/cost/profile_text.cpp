@@ -49,7 +49,7 @@ class ProfileReader {
         fields_of(root,
                   {"format_version", "build", "device", "libraries", "mesh", "hosts", "model",
                    "launch_s", "signal_s", "overhead_s", "operations", "collectives"},
-                  {"rates", "algorithms"}, problems_);
+                  {"rates", "rates_by_class", "classes", "algorithms"}, problems_);
     problems_.throw_if_any();
     if (fields.at("format_version").text != "1") {
       report(fields.at("format_version"), "format_version: expected 1");
@@ -59,7 +59,8 @@ class ProfileReader {
     profile_.launch_s = number(fields.at("launch_s"), "launch_s", kSeconds);
     profile_.signal_s = number(fields.at("signal_s"), "signal_s", kSeconds);
     profile_.overhead_s = number(fields.at("overhead_s"), "overhead_s", kSeconds);
-    read_rates(fields.at("rates"));
+    profile_.rates = read_rates(fields.at("rates"));
+    read_rates_by_class(fields.at("rates_by_class"));
     for (const YamlNode& node : items(fields.at("operations"), "operations")) {
       read_operation(node);
     }
@@ -127,6 +128,29 @@ class ProfileReader {
     }
     key.hosts = whole_list(fields.at("hosts"), "hosts");
     check_ranks(fields);
+    read_classes(fields.at("classes"));
+  }
+
+  // Profiles of equal devices have no classes.
+  void read_classes(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::null) {
+      return;
+    }
+    std::vector<int64_t>& classes = profile_.key.classes;
+    classes = whole_list(node, "classes");
+    for (const int64_t number : classes) {
+      if (number > classes_) {
+        report(node, fmt::format("classes: expected numbers in order of appearance, found {} "
+                                 "before {}",
+                                 number, classes_));
+        return;
+      }
+      classes_ = std::max(classes_, number + 1);
+    }
+    if (classes.size() != profile_.key.hosts.size() || classes_ < 2) {
+      report(node, fmt::format("classes: expected {}, one for each rank, of two classes at least",
+                               profile_.key.hosts.size()));
+    }
   }
 
   // Reads `shared` of the last axis read. Profiles of older versions lack it.
@@ -186,8 +210,8 @@ class ProfileReader {
   }
 
   void read_operation(const YamlNode& node) {
-    const YamlFields fields =
-        fields_of(node, {"op", "sizes", "flops", "bytes", "seconds"}, {"dtype"}, problems_);
+    const YamlFields fields = fields_of(node, {"op", "sizes", "flops", "bytes", "seconds"},
+                                        {"dtype", "by_class"}, problems_);
     OperationTime time{.opcode = read_opcode(fields.at("op")),
                        .work = {.flops = number(fields.at("flops"), "flops", kWork),
                                 .bytes = number(fields.at("bytes"), "bytes", kWork),
@@ -201,7 +225,20 @@ class ProfileReader {
     if (!collective_of(time.opcode).empty()) {
       report(fields.at("op"), fmt::format("op: {} is a collective", name_of(time.opcode)));
     }
+    read_by_class(fields.at("by_class"), node, time);
     profile_.operations.push_back(std::move(time));
+  }
+
+  void read_by_class(const YamlNode& node, const YamlNode& operation, OperationTime& time) {
+    if (node.kind != YamlNode::Kind::null) {
+      for (const YamlNode& item : items(node, "by_class")) {
+        time.by_class.push_back(number(item, "by_class", kSeconds));
+      }
+    }
+    if (std::ssize(time.by_class) != classes_) {
+      report(operation, fmt::format("by_class: expected {}, one for each of the classes, found {}",
+                                    classes_, time.by_class.size()));
+    }
   }
 
   size_t read_axis(const YamlNode& node) {
@@ -275,14 +312,14 @@ class ProfileReader {
   }
 
   // Profiles of older versions have no rates.
-  void read_rates(const YamlNode& node) {
+  std::optional<DeviceRates> read_rates(const YamlNode& node) {
     if (node.kind == YamlNode::Kind::null) {
-      return;
+      return std::nullopt;
     }
     const YamlFields fields = fields_of(node, {"products", "memory"}, {}, problems_);
     const YamlFields products =
         fields_of(fields.at("products"), {"f32"}, {"bf16", "f16"}, problems_);
-    DeviceRates& rates = profile_.rates.emplace();
+    DeviceRates rates;
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       const YamlNode& product = products.at(std::string(name_of(dtype)));
       if (product.kind != YamlNode::Kind::null) {
@@ -290,6 +327,20 @@ class ProfileReader {
       }
     }
     rates.memory = rate(fields.at("memory"), "memory");
+    return rates;
+  }
+
+  void read_rates_by_class(const YamlNode& node) {
+    if (node.kind == YamlNode::Kind::null) {
+      return;
+    }
+    for (const YamlNode& item : items(node, "rates_by_class")) {
+      profile_.rates_by_class.push_back(read_rates(item).value_or(DeviceRates()));
+    }
+    if (std::ssize(profile_.rates_by_class) != classes_) {
+      report(node, fmt::format("rates_by_class: expected {}, found {}", classes_,
+                               profile_.rates_by_class.size()));
+    }
   }
 
   // A profile has no algorithms where the library's first proposal is best for all products.
@@ -314,25 +365,19 @@ class ProfileReader {
 
   Problems problems_;
   Profile profile_;
+  int64_t classes_ = 0;  // their number; 0 without classes
 };
 
 }  // namespace
 
 namespace {
 
-// Returns an empty string where there are no rates.
-std::string print_rates(const std::optional<DeviceRates>& rates) {
-  if (!rates) {
-    return "";
-  }
+std::string print_products(const DeviceRates& rates) {
   std::vector<std::string> products;
-  for (const auto& [dtype, rate] : rates->products) {
+  for (const auto& [dtype, rate] : rates.products) {
     products.push_back(fmt::format("{}: {:.4g}", name_of(dtype), rate));
   }
-  return fmt::format(
-      "rates:  # of a rank: a large product's flop/s, and a copy's bytes/s, read and written\n"
-      "  products: {{{}}}\n  memory: {:.4g}\n",
-      fmt::join(products, ", "), rates->memory);
+  return fmt::format("{{{}}}", fmt::join(products, ", "));
 }
 
 }  // namespace
@@ -358,18 +403,35 @@ std::string print_profile(const Profile& profile) {
   }
   print("hosts: [{}]  # of every rank\nmodel: {}\n", fmt::join(key.hosts, ", "),
         yaml_quoted(profile.model));
+  if (!key.classes.empty()) {
+    print("classes: [{}]  # of the ranks' devices\n", fmt::join(key.classes, ", "));
+  }
   print("launch_s: {:.4g}  # between two instructions of a stream\n", profile.launch_s);
   print("signal_s: {:.4g}  # from a stream to the other\n", profile.signal_s);
   print("overhead_s: {:.4g}  # of a step, outside its instructions\n", profile.overhead_s);
-  text += print_rates(profile.rates);
+  if (profile.rates) {
+    print(
+        "rates:  # of a rank: a large product's flop/s, and a copy's bytes/s, read and written\n"
+        "  products: {}\n  memory: {:.4g}\n",
+        print_products(*profile.rates), profile.rates->memory);
+  }
+  if (!profile.rates_by_class.empty()) {
+    print("rates_by_class:\n");
+  }
+  for (const DeviceRates& rates : profile.rates_by_class) {
+    print("  - {{products: {}, memory: {:.4g}}}\n", print_products(rates), rates.memory);
+  }
   print(
       "operations:  # alone; a product's speed counts its flops, that of the others their bytes\n");
   for (const OperationTime& time : profile.operations) {
     const std::string dtype =
         time.work.dtype == DType::f32 ? "" : fmt::format(", dtype: {}", name_of(time.work.dtype));
-    print("  - {{op: {}, sizes: [{}], flops: {:.8g}, bytes: {:.8g}, seconds: {:.4g}{}}}\n",
+    const std::string by_class =
+        time.by_class.empty() ? ""
+                              : fmt::format(", by_class: [{:.4g}]", fmt::join(time.by_class, ", "));
+    print("  - {{op: {}, sizes: [{}], flops: {:.8g}, bytes: {:.8g}, seconds: {:.4g}{}{}}}\n",
           name_of(time.opcode), fmt::join(time.work.sizes, ", "), time.work.flops, time.work.bytes,
-          time.seconds, dtype);
+          time.seconds, by_class, dtype);
   }
   print("collectives:{}  # alone, and beside computation, which they slow by a factor\n",
         profile.collectives.empty() ? " []" : "");

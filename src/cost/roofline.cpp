@@ -135,7 +135,11 @@ void perturb(Profile& profile, double noise, uint64_t seed) {
   uint64_t drawn = 0;
   const auto factor = [&] { return 1.0 + noise * (2.0 * random.uniform(drawn++) - 1.0); };
   for (OperationTime& time : profile.operations) {
-    time.seconds *= factor();
+    const double noise_of_time = factor();
+    time.seconds *= noise_of_time;
+    for (double& seconds : time.by_class) {
+      seconds *= noise_of_time;
+    }
   }
   for (CollectiveTimes& times : profile.collectives) {
     const double all = factor();

@@ -47,7 +47,8 @@ std::vector<OperationTime> OperationTimer::times() const {
   return times;
 }
 
-void take_slowest(Communicator& world, std::vector<OperationTime>& times) {
+void take_slowest(Communicator& world, const std::vector<int64_t>& classes,
+                  std::vector<OperationTime>& times) {
   const auto name = [](const OperationTime& time) {
     return fmt::format("{}/{}/{}", name_of(time.opcode), name_of(time.work.dtype),
                        fmt::join(time.work.sizes, "x"));
@@ -56,17 +57,24 @@ void take_slowest(Communicator& world, std::vector<OperationTime>& times) {
   for (const OperationTime& time : times) {
     mine += fmt::format("{} {}\n", name(time), time.seconds);
   }
-  std::map<std::string, double> slowest;
-  for (const std::string& text : gather_texts(world, mine)) {  // empty except on rank 0
-    std::istringstream words(text);
+  const size_t count = classes.empty() ? 1 : static_cast<size_t>(std::ranges::max(classes)) + 1;
+  std::map<std::string, std::vector<double>> slowest;                // by class
+  const std::vector<std::string> texts = gather_texts(world, mine);  // empty except on rank 0
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    const size_t number = classes.empty() ? 0 : static_cast<size_t>(classes.at(rank));
+    std::istringstream words(texts[rank]);
     double seconds = 0.0;
     for (std::string operation; words >> operation >> seconds;) {
-      slowest[operation] = std::max(slowest[operation], seconds);
+      std::vector<double>& of_classes = slowest[operation];
+      of_classes.resize(count);
+      of_classes[number] = std::max(of_classes[number], seconds);
     }
   }
   for (OperationTime& time : times) {
-    const auto found = slowest.find(name(time));
-    time.seconds = found == slowest.end() ? time.seconds : found->second;
+    if (const auto found = slowest.find(name(time)); found != slowest.end()) {
+      time.seconds = std::ranges::max(found->second);
+      time.by_class = classes.empty() ? std::vector<double>() : found->second;
+    }
   }
 }
 

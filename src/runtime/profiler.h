@@ -40,8 +40,10 @@ class OperationTimer {
 };
 
 // Collective. On rank 0, sets the time of each operation and size to that of the slowest rank, for
-// which the others wait: ranks with different experts have different loads.
-void take_slowest(Communicator& world, std::vector<OperationTime>& times);
+// which the others wait: ranks with different experts have different loads. `classes`: of every
+// rank (ProfileKey), for which it sets the times of each class, too.
+void take_slowest(Communicator& world, const std::vector<int64_t>& classes,
+                  std::vector<OperationTime>& times);
 
 // Collective. Returns on rank 0 the products whose fastest algorithm is clearly faster than the
 // first one, with the number of that algorithm. The slowest rank decides an algorithm's time.

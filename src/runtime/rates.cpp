@@ -159,10 +159,17 @@ DeviceRates measure_own_rates(Device& device, Communicator& world, int threads,
   return rates;
 }
 
-DeviceRates measure_rates(Device& device, Communicator& world, int threads,
-                          const std::set<DType>& types) {
-  DeviceRates rates = measure_own_rates(device, world, threads, types);
-  const auto slowest = [&](double mine) { return std::ranges::min(all_gather_value(world, mine)); };
+DeviceRates slowest_rates(Communicator& world, const DeviceRates& mine,
+                          const std::function<bool(int64_t rank)>& counts) {
+  DeviceRates rates = mine;
+  const auto slowest = [&](double of_rank) {
+    const std::vector<double> all = all_gather_value(world, of_rank);
+    double least = std::numeric_limits<double>::infinity();
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+      least = counts(static_cast<int64_t>(rank)) ? std::min(least, all[rank]) : least;
+    }
+    return least;
+  };
   for (auto& [dtype, rate] : rates.products) {
     rate = slowest(rate);
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <vector>
 
@@ -34,8 +35,8 @@ double memory_rate(Device& device, Stream& stream, int64_t bytes);
 DeviceRates measure_own_rates(Device& device, Communicator& world, int threads,
                               const std::set<DType>& types);
 
-// Collective. Returns the rates of the slowest rank by measure_own_rates().
-DeviceRates measure_rates(Device& device, Communicator& world, int threads,
-                          const std::set<DType>& types);
+// Collective. Returns the rates of the slowest of these ranks, from measure_own_rates().
+DeviceRates slowest_rates(Communicator& world, const DeviceRates& mine,
+                          const std::function<bool(int64_t rank)>& counts);
 
 }  // namespace hidup

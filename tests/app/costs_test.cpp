@@ -128,6 +128,29 @@ TEST(Costs, MeasuredOnesComeFirst) {
             print_profile(published_profile(kMesh, kRates)));
 }
 
+// Of the 8 ranks of the mesh the last four take twice as long.
+TEST(Costs, OfMeasuredClassesAreEachRanks) {
+  Profile measured = measured_profile();
+  measured.key.classes = {0, 0, 0, 0, 1, 1, 1, 1};
+  for (OperationTime& time : measured.operations) {
+    time.by_class = {0.5 * time.seconds, time.seconds};
+  }
+  const RankCosts ranks = rank_costs(Deck{}, kMesh, measured);
+  ASSERT_FALSE(ranks.all_alike());
+  const OperationTime& first = measured.operations.front();
+  EXPECT_NEAR(ranks.of(3).operation(first.opcode, first.work), 0.5 * first.seconds,
+              1e-6 * first.seconds);
+  EXPECT_NEAR(ranks.of(4).operation(first.opcode, first.work), first.seconds, 1e-6 * first.seconds);
+  const Mesh paced = with_paces(kMesh, paces_of_ranks(Deck{}, kMesh, measured));
+  ASSERT_EQ(paced[0].paces.size(), 2U);
+  EXPECT_NEAR(paced[0].paces[0] / paced[0].paces[1], 2.0, 1e-9);
+  EXPECT_TRUE(paced[1].paces.empty());
+  EXPECT_NEAR(balanced_costs(Deck{}, kMesh, measured).operations.front().seconds,
+              first.seconds * 2.0 / 3.0, 1e-9 * first.seconds);
+  measured.key.classes.pop_back();
+  EXPECT_TRUE(rank_costs(Deck{}, kMesh, measured).all_alike()) << "of another number of ranks";
+}
+
 TEST(Costs, AreNotThereWithoutRates) {
   Deck deck = deck_with_rates();
   deck.cluster->mesh[1].bandwidth.reset();

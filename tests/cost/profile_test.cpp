@@ -155,6 +155,64 @@ TEST(Profile, KnowsTheRatesOfARank) {
   told("memory: 4.1e+10", "memories: 4.1e+10", "unknown key memories; known: products, memory");
 }
 
+// Ranks 0, 1 and 4 are of one class; no rank of the second one ran the update.
+Profile profile_of_classes() {
+  Profile profile = sample_profile();
+  profile.key.classes = {0, 0, 1, 1, 0, 1};
+  profile.operations[0].by_class = {2.5e-4, 1e-3};
+  profile.operations[1].by_class = {2e-3, 0.0};
+  profile.rates = {.products = {{DType::f32, 1e11}}, .memory = 1e10};
+  profile.rates_by_class = {{.products = {{DType::f32, 4e11}}, .memory = 3e10}, *profile.rates};
+  return profile;
+}
+
+TEST(Profile, KnowsTheTimesOfClasses) {
+  EXPECT_EQ(print_profile(sample_profile()).find("class"), std::string::npos);
+  const std::string text = print_profile(profile_of_classes());
+  const Profile read = parse_profile(text, "p.yaml");
+  EXPECT_EQ(print_profile(read), text);
+  EXPECT_EQ(read.key.classes, profile_of_classes().key.classes);
+  EXPECT_EQ(read.operations[0].by_class, (std::vector<double>{2.5e-4, 1e-3}));
+  EXPECT_EQ(read.rates_by_class[0].memory, 3e10);
+  const auto told = [&](std::string_view from, std::string_view to, std::string_view expected) {
+    ASSERT_NE(text.find(from), std::string::npos) << from;
+    std::string other = text;
+    other.replace(other.find(from), from.size(), to);
+    const std::string message = message_of(other);
+    EXPECT_NE(message.find(expected), std::string::npos) << to << ": " << message;
+  };
+  told("[0, 0, 1, 1, 0, 1]", "[0, 0, 2, 1, 0, 1]",
+       "classes: expected numbers in order of appearance, found 2 before 1");
+  told("[0, 0, 1, 1, 0, 1]", "[0, 0, 1]", "classes: expected 6, one for each rank");
+  told("[0, 0, 1, 1, 0, 1]", "[0, 0, 0, 0, 0, 0]", "of two classes at least");
+  told(", by_class: [0.00025, 0.001]", "", "by_class: expected 2, one for each of the classes");
+  told("[0.00025, 0.001]", "[0.00025, fast]", "by_class: expected a number");
+  told("  - {products: {f32: 4e+11}, memory: 3e+10}\n", "", "rates_by_class: expected 2, found 1");
+}
+
+TEST(Profile, OfOneClassHasItsTimes) {
+  const Profile first = of_class(profile_of_classes(), 0);
+  EXPECT_EQ(first.operations[0].seconds, 2.5e-4);
+  EXPECT_EQ(first.operations[1].seconds, 2e-3);
+  EXPECT_EQ(first.rates->memory, 3e10);
+  EXPECT_TRUE(first.key.classes.empty());
+  const Profile second = of_class(profile_of_classes(), 1);
+  EXPECT_EQ(second.operations[0].seconds, 1e-3);
+  EXPECT_EQ(second.operations[1].seconds, 2e-3) << "of the ranks that ran it";
+}
+
+// Three ranks take 1/4 ms and three take 1 ms: together as much as six that take 0.4 ms.
+TEST(Profile, OfBalancedRanksHasTheMeanPace) {
+  EXPECT_NEAR(balanced(profile_of_classes()).operations[0].seconds, 4e-4, 1e-12);
+  EXPECT_NEAR(balanced(profile_of_classes()).operations[1].seconds, 2e-3, 1e-12);
+  EXPECT_EQ(print_profile(balanced(sample_profile())), print_profile(sample_profile()));
+  const std::vector<double> paces = measured_paces(profile_of_classes());
+  ASSERT_EQ(paces.size(), 6U);
+  EXPECT_NEAR(paces[0], 3e-3 / 2.25e-3, 1e-12);
+  EXPECT_NEAR(paces[2], 1.0, 1e-12);
+  EXPECT_TRUE(measured_paces(sample_profile()).empty());
+}
+
 TEST(Profile, KnowsWhichAxesShareALink) {
   EXPECT_EQ(print_profile(sample_profile()).find("shared"), std::string::npos);
   EXPECT_TRUE(parse_profile(print_profile(sample_profile()), "p.yaml").shared.empty());
@@ -275,6 +333,8 @@ TEST(Profile, FitsOnlyWhatItWasMeasuredFor) {
             std::string::npos);
   EXPECT_NE(differs([](ProfileKey& k) { k.mesh[1].size = 4; }).find("core=3"), std::string::npos);
   EXPECT_NE(differs([](ProfileKey& k) { k.hosts[1] = 1; }).find("[0, 1, 0, 1, 1, 1]"),
+            std::string::npos);
+  EXPECT_NE(differs([](ProfileKey& k) { k.classes = {0, 1, 1, 1, 1, 1}; }).find("classes"),
             std::string::npos);
 }
 

@@ -24,7 +24,7 @@ TEST(Profiler, ASlowRankCountsOnRankZero) {
        time_of(Opcode::add, {4, 9}, 1e-5)}};
   run_ranks(3, [&](Communicator& world) {
     std::vector<OperationTime> times = measured[static_cast<size_t>(world.rank())];
-    take_slowest(world, times);
+    take_slowest(world, {}, times);
     std::vector<double> seconds;
     for (const OperationTime& time : times) {
       seconds.push_back(time.seconds);
@@ -33,6 +33,24 @@ TEST(Profiler, ASlowRankCountsOnRankZero) {
       EXPECT_EQ(seconds, (std::vector<double>{1.5, 2.5e-5, 3.5, 4.0}));
     } else {
       EXPECT_EQ(seconds[0], measured[static_cast<size_t>(world.rank())][0].seconds);
+    }
+  });
+}
+
+// Ranks 0 and 2 are of one class.
+TEST(Profiler, EveryClassHasItsSlowestRank) {
+  run_ranks(3, [&](Communicator& world) {
+    const double rank = world.rank();
+    std::vector<OperationTime> times = {time_of(Opcode::add, {4}, 3.0 - rank)};
+    if (world.rank() != 1) {
+      times.push_back(time_of(Opcode::matmul, {4}, 1.0 + rank));
+    }
+    take_slowest(world, {0, 1, 0}, times);
+    if (world.rank() == 0) {
+      EXPECT_EQ(times[0].seconds, 3.0);
+      EXPECT_EQ(times[0].by_class, (std::vector<double>{3.0, 2.0}));
+      EXPECT_EQ(times[1].seconds, 3.0);
+      EXPECT_EQ(times[1].by_class, (std::vector<double>{3.0, 0.0}));
     }
   });
 }
