@@ -18,7 +18,7 @@ from analysis import facts, figures
 from analysis.busy import overlap_ratio
 
 RECORD = "experiment_run"  # attribute of a timing file, written when the run is done
-PREDICTED, MEASURED = "predicted", "measured here"
+PREDICTED, MEASURED, EMULATED = "predicted", "measured here", "emulated"
 NO_SYSTEM = "(no system)"
 REPEATED = {"marker": "s", "linestyle": "none", "markersize": 13, "markerfacecolor": "none",
             "markeredgecolor": "#777777", "zorder": 5}
@@ -26,7 +26,7 @@ AXES = {"one": "one axis", "two": "two axes"}  # of the mesh, where a list has b
 
 
 def read(folders):
-    """A dictionary per run: name, kind, folder, how (PREDICTED, MEASURED), at (the values of `for` in the
+    """A dictionary per run: name, kind, folder, how (PREDICTED, MEASURED, EMULATED), at (the values of `for` in the
     list), ranks, system, label, settings; times in seconds as those of facts.of_run(), or infeasible:
     why there are none; search_s and candidates where the file has them. Sorted by file. Of runs that
     were repeated (run.py --times) the fastest one."""
@@ -83,10 +83,11 @@ def _measured(path):
     try:
         with h5py.File(path) as file:
             run = json.loads(file.attrs[RECORD])
+            how = EMULATED if "emulation" in file else MEASURED
     except (OSError, KeyError, ValueError):
         print(f"warning: {path}: not finished, left out", file=sys.stderr)
         return None
-    return {**_identity(run), "how": MEASURED, "infeasible": None, "candidates": None,
+    return {**_identity(run), "how": how, "infeasible": None, "candidates": None,
             "microbatches": None, **facts.of_run(path)}
 
 

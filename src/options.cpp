@@ -270,6 +270,9 @@ void add_schedule(CLI::App& app, ScheduleOptions& options) {
   schedule->add_option("--weights", options.weights, "A time per stage");
   schedule->add_option("--move", options.move, "Time of a move to the next device")
       ->capture_default_str();
+  schedule->add_flag("--moves-hold", options.moves_hold,
+                     "A move holds both devices, as blocking sends and receives do; by default "
+                     "results move beside the computation");
   schedule->add_option("--pair", options.pair,
                        "Time of a forward and a backward pass at once; by default their sum");
   add_number(*schedule, "--live", options.live, int64_t{1}, int64_t{1'000'000'000},

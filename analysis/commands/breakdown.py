@@ -54,7 +54,8 @@ def draw_bar(axes, at, values, predicted):
         axes.bar(at, height, 0.36, bottom=bottom, color=colour, **look_of(name, predicted))
         bottom += height
     axes.plot([at - 0.22, at + 0.22], [1e3 * values["wall_s"]] * 2, color=figures.WALL, linewidth=2)
-    axes.annotate(f"{1e3 * values['wall_s']:.4g}", (at, 1e3 * values["wall_s"]), (0, 3),
+    wall_ms = 1e3 * values["wall_s"]
+    axes.annotate(f"{wall_ms:.4g}" if wall_ms < 9999 else f"{wall_ms:.0f}", (at, wall_ms), (0, 3),
                   textcoords="offset points", ha="center", va="bottom", fontsize=9, bbox=NUMBER)
 
 

@@ -1,8 +1,8 @@
 """Draws where the time of a step goes in the runs of an experiment: a bar per run, as `breakdown`
 does of single files, and prints a table.
 
-FOLDER: of jobs/experiments/run.py breakdown, one-machine, interference or halved-batch. What is
-predicted and what is measured have rows of their own, and so have one axis and two.
+FOLDER: of jobs/experiments/run.py breakdown, one-machine, unequal, interference or halved-batch. What
+is predicted, measured and emulated has rows of its own, and so have one axis and two.
 """
 
 from analysis import experiments, facts, figures
@@ -14,11 +14,11 @@ SHORT = {"dp, nothing overlapped": "dp in turn"}
 
 
 def group_of(point):
-    """What the bars of a group share: the model and the network."""
+    """What the bars of a group share: the model, the network, and how fast the devices are."""
     network = point["at"].get("network")
     if point["rate"]:
         network = f"{point['rate']:g} Gbit/s"
-    return ", ".join(text for text in (point["at"].get("model"), network) if text)
+    return ", ".join(text for text in (point["at"].get("model"), network, point["at"].get("speeds")) if text)
 
 
 def bar_name(point):

@@ -121,6 +121,7 @@ struct ScheduleOptions {
   std::string times = "1s,1s,1s";          // of a forward, backward and weights pass
   std::string forward, backward, weights;  // a time per stage; empty: as in `times`
   std::string move = "0";
+  bool moves_hold = false;
   std::string pair;             // empty: the sum of both passes
   std::optional<int64_t> live;  // most live microbatches per device; nothing: as the name says
   std::optional<int64_t> k;     // of kfkb

@@ -67,7 +67,8 @@ pipeline::Times times_of(const ScheduleOptions& options) {
   pipeline::Times times{.forward = of_stages("--forward", options.forward, 0),
                         .backward = of_stages("--backward", options.backward, 1),
                         .weights = of_stages("--weights", options.weights, 2),
-                        .move = parse_time("--move", options.move)};
+                        .move = parse_time("--move", options.move),
+                        .moves_hold = options.moves_hold};
   double all = 2.0 * static_cast<double>(stages) * to_seconds(times.move);
   if (!options.pair.empty()) {
     times.pair = parse_time("--pair", options.pair);

@@ -5,7 +5,8 @@
 namespace hidup::pipeline {
 namespace {
 
-// Returns the earliest start of a slot on a free device, or kNever if a cause has not ended yet.
+// Returns the earliest start of a slot on a free device, or of its first move where moves hold;
+// kNever if a cause has not ended yet.
 Nanoseconds arrival(const Pipeline& pipeline, const Slot& slot, const Times& times,
                     const TaskTable<Nanoseconds>& ends) {
   Nanoseconds latest = 0;
@@ -15,10 +16,33 @@ Nanoseconds arrival(const Pipeline& pipeline, const Slot& slot, const Times& tim
       return kNever;
     }
     if (cause) {
-      latest = std::max(latest, ends[*cause] + move_time(pipeline, *cause, task, times));
+      const Nanoseconds move = times.moves_hold ? 0 : move_time(pipeline, *cause, task, times);
+      latest = std::max(latest, ends[*cause] + move);
     }
   }
   return latest;
+}
+
+// The times for which moves hold a device.
+struct Held {
+  Nanoseconds before = 0;  // a slot: it receives
+  Nanoseconds after = 0;   // a slot: it sends
+};
+
+Held held_by(const Pipeline& pipeline, const Slot& slot, const Times& times) {
+  Held held;
+  for (const Task& task : slot.tasks) {
+    if (!times.moves_hold || task.pass == Pass::weights) {
+      continue;
+    }
+    if (const std::optional<Task> cause = cause_of(pipeline, task)) {
+      held.before += move_time(pipeline, *cause, task, times);
+    }
+    if (const std::optional<Task> next = next_of(pipeline, task)) {
+      held.after += move_time(pipeline, task, *next, times);
+    }
+  }
+  return held;
 }
 
 // Counts what a device must keep, slot by slot.
@@ -88,6 +112,7 @@ Simulation simulate(const Pipeline& pipeline, const Schedule& schedule, const Ti
   const Split split(pipeline, schedule);
   TaskTable<Nanoseconds> ends(pipeline, kNever);
   Simulation result{.devices = std::vector<DeviceRun>(schedule.size())};
+  std::vector<Nanoseconds> free(schedule.size(), 0);
   bool advanced = true;
   while (advanced) {
     advanced = false;
@@ -100,7 +125,9 @@ Simulation simulate(const Pipeline& pipeline, const Schedule& schedule, const Ti
           break;
         }
         const Nanoseconds duration = duration_of(slot, split, times);
-        const Nanoseconds start = std::max(ready, run.slots.empty() ? 0 : run.slots.back().end);
+        const Held held = held_by(pipeline, slot, times);
+        const Nanoseconds start = std::max(ready, free[device]) + held.before;
+        free[device] = start + duration + held.after;
         run.slots.push_back({start, start + duration});
         run.work += duration;
         for (const Task& task : slot.tasks) {

@@ -17,6 +17,9 @@ struct Times {
   std::vector<Nanoseconds> forward, backward, weights;
   Nanoseconds move = 0;  // of a result to the next chunk, where that lies on another device
   std::optional<Nanoseconds> pair;  // of a slot with two tasks; nothing: the sum of their times
+  // A move holds both devices: the first one after its slot, the other one before its own, as
+  // DeepSpeed's pipeline sends and receives. Else results move beside the computation.
+  bool moves_hold = false;
 };
 
 // Returns times.move where the tasks lie on different devices, and else 0.
@@ -50,8 +53,8 @@ struct Simulation {
 
 // Plays the schedule. A device does its slots one after the other. A slot starts when the device is
 // free and all causes of its tasks (cause_of()) have ended, and moved if they were on another
-// device. Results move by themselves, beside the computation. The schedule's tasks are the
-// pipeline's.
+// device; where moves hold, the device that receives does so when it is free, and nobody waits to
+// send. The schedule's tasks are the pipeline's.
 Simulation simulate(const Pipeline& pipeline, const Schedule& schedule, const Times& times);
 
 // Returns a lower bound of the makespan of all orders of the schedule's slots: the maximum over

@@ -339,6 +339,8 @@ def schedules(case, *_):
         ("--live", ("1", "2", "3", "9", "0", "-1", "2147483648")), ("--k", ("1", "3", "0", "9999999999")),
         ("--devices", ("1", "2", "4", "0", "7")))
         if rng.random() < 0.3 for word in (option, rng.choice(values))]
+    if rng.random() < 0.3:
+        options.append("--moves-hold")
     made = case.run("schedule", rng.choice(SCHEDULES), *sizes, *options, "--json", "--out", "new.csv",
                     outputs=["new.csv"], json_out=True)
     if made.code == 0:

@@ -55,6 +55,14 @@ class ExperimentTest(harness.RunTest):
         self.assertEqual(result.code, code, result.stdout + result.stderr)
         return result.stdout + result.stderr
 
+    def analysis(self, command, *args, code=0):
+        """Returns the output of python3 -m analysis."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+            found = analysis.main([command, *map(str, args)])
+        self.assertEqual(found, code, printed.getvalue())
+        return printed.getvalue()
+
 
 class Lists(unittest.TestCase):
 
@@ -115,14 +123,6 @@ class Predicted(ExperimentTest):
         result = self.start("bandwidth", "--testbed", "--list", "--out", self.folder / "none")
         self.assertEqual((result.code, "no run for --testbed" in result.stderr), (WRONG, True))
 
-    def analysis(self, command, *args, code=0):
-        """Returns the output of python3 -m analysis."""
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-            found = analysis.main([command, *map(str, args)])
-        self.assertEqual(found, code, printed.getvalue())
-        return printed.getvalue()
-
     def test_the_rate_decides(self):
         """The slower link makes the longer step, and a strategy that does not fit is a result."""
         self.write(self.entry(**{"for": {"rate": [1, 10]}, "rate": "{rate}", "ranks": 2,
@@ -177,6 +177,21 @@ class Measured(ExperimentTest):
         self.assertNotIn("done", printed)
         self.assertTrue((self.out / "profile-bert-sgmoe-laptop-1.yaml").exists())
         self.assertEqual(self.run_list("--only", "1-*", "--profile").count("  done\n"), 1)
+
+    def test_unequal_devices_are_emulated(self):
+        """Three devices of speeds 4 : 2 : 1, whose emulated times are exact."""
+        result = self.start("unequal", "--size", "small", "--only", "*-three-speeds-*", "--out", self.out)
+        self.assertEqual(result.code, 0, result.stdout + result.stderr)
+        seconds = {}
+        for system in ("hidup", "dp-ev", "dp-cp", "ep-deepspeed"):
+            with h5py.File(self.out / f"bert-sgmoe-three-speeds-{system}.h5") as file:
+                self.assertEqual(file.attrs["world_size"], 3)
+                seconds[system] = file["iterations/wall_s"][-1]
+        self.assertLess(seconds["hidup"], 0.5 * seconds["dp-ev"])
+        self.assertLess(seconds["dp-cp"], 0.5 * seconds["dp-ev"])
+        text = self.analysis("systems", self.out)
+        self.assertIn("strategies of hidup, emulated", text)
+        self.assertRegex(text, "bert-sgmoe, 1:0.5:0.25, dp-ev: wall")
 
     def times(self):
         return {path.stem: path.stat().st_mtime for path in self.out.glob("*.h5")}

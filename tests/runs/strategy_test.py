@@ -1,5 +1,6 @@
 """Strategies as files: written, edited, trained with, refused; and their record in the timing file."""
 
+import json
 import re
 import unittest
 
@@ -169,6 +170,20 @@ class EditedStrategyTest(StrategyTest):
         self.assert_one_error(self.validate("--strategy", "fsdp", "--strategy-out", wrong, *order), USAGE,
                               "the strategy fsdp has no stages to order")
         self.assertFalse(wrong.exists())
+
+
+class ScheduleTest(unittest.TestCase):
+
+    def test_moves_beside_and_moves_that_hold(self):
+        """Moves beside the computation add the first way to the second stage and the last way back; those that
+        hold the second stage between its microbatches add two more."""
+        seconds = {}
+        for name, moves in (("none", []), ("beside", ["--move", "1s"]), ("hold", ["--move", "1s", "--moves-hold"])):
+            result = harness.run(0, ["schedule", "1f1b", "--stages", "2", "--microbatches", "2", "--times",
+                                     "1s,2s,0s", "--json", *moves])
+            self.assertEqual(result.code, 0, result.stderr)
+            seconds[name] = json.loads(result.stdout)["makespan_s"]
+        self.assertEqual(seconds, {"none": 9, "beside": 11, "hold": 13})
 
 
 class TimingFileTest(StrategyTest):

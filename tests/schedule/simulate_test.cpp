@@ -38,6 +38,24 @@ TEST(Simulate, AddsTimesAndMoves) {
   EXPECT_EQ(lower_bound(read.pipeline, read.schedule, times), 13 + 66 + 3 + 30 + 5);
 }
 
+TEST(Simulate, MovesHoldBothDevices) {
+  const ReadSchedule read = read_csv("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", 2, 2);
+  Times times{.forward = {10, 20},
+              .backward = {20, 40},
+              .weights = {0, 0},
+              .move = 3,
+              .pair = std::nullopt,
+              .moves_hold = true};
+  const Simulation run = simulate(read.pipeline, read.schedule, times);
+  expect_slots(run.devices[0], {{0, 10}, {13, 23}, {76, 96}, {142, 162}});  // sends from 10 to 13
+  expect_slots(run.devices[1],
+               {{13, 33}, {33, 73}, {79, 99}, {99, 139}});  // from 73 on: sends, receives
+  EXPECT_EQ(run.devices[1].work, 120);
+  EXPECT_LE(lower_bound(read.pipeline, read.schedule, times), run.makespan);
+  times.moves_hold = false;
+  EXPECT_EQ(simulate(read.pipeline, read.schedule, times).makespan, 156);
+}
+
 TEST(Simulate, MovesWithinADeviceTakeNoTime) {
   const ReadSchedule read = read_csv("0F0,1F0,1B0,0B0\n", 2, 1);
   const Times times{
