@@ -212,6 +212,23 @@ def read_stragglers(path):
     return frame.assign(cause=frame["cause"].map(causes), over=frame["over"] != 0)
 
 
+def read_adapt(path):
+    """Returns the changes of shares that a run tried (train.adapt), and the shares with which it started.
+
+    The changes are a data frame with the columns step (the first with the change), last (the last that was
+    measured), before_s, after_s, spread_s, kept (False: undone) and shares, an array [ranks] with the part of the
+    work of each rank. Without rows, and None, where the run does not adapt."""
+    columns = ("step", "last", "before_s", "after_s", "spread_s", "kept", "shares")
+    with reading(path) as file:
+        if "adapt" not in file:
+            return pandas.DataFrame(columns=columns), None
+        group = file["adapt"]
+        values = _equally_long({name: group[name][:] for name in columns})
+        start = group["shares_at_start"][:]
+    frame = pandas.DataFrame({**values, "shares": list(values["shares"])})
+    return frame.assign(kept=frame["kept"] != 0), start
+
+
 def _equally_long(columns):
     rows = min(len(values) for values in columns.values())
     return {name: values[:rows] for name, values in columns.items()}

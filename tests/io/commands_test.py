@@ -19,7 +19,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(ANALYSIS))
 import analysis.__main__  # noqa: E402
 from analysis import decks, expert_loads, facts, figures, hidup_timings  # noqa: E402
-from analysis.commands import breakdown, experts, loss, roofline  # noqa: E402
+from analysis.commands import breakdown, experts, loss, roofline, shares  # noqa: E402
 from sample_run import RESOLVED, write_run  # noqa: E402
 from sample_timeline import SECOND, FolderTest  # noqa: E402
 from scripts import script  # noqa: E402
@@ -287,6 +287,24 @@ class Drawn(FolderTest):
         write_run(self.path, layers=8)
         self.assertEqual(self.labels(experts.draw([self.path])),
                          ["range of these layers", "mean of 8 MoE layers"])
+
+    def test_shares(self):
+        """The second change was undone after its last step, 9."""
+        write_run(self.path, steps=12)
+        self.assertIn("its run did not adapt", script("shares", self.path).stderr)
+        with h5py.File(self.path, "r+") as file:
+            group = file.create_group("adapt")
+            for name, values in (("step", (3, 8)), ("last", (5, 9)), ("before_s", (0.2, 0.1)), ("kept", (1, 0)),
+                                 ("after_s", (0.1, 0.3)), ("spread_s", (0.01, 0.01)),
+                                 ("shares", ((0.7, 0.3), (0.1, 0.9))), ("shares_at_start", (0.5, 0.5))):
+                group[name] = values
+        trials, start = hidup_timings.read_adapt(self.path)
+        at, parts = shares.courses(trials, start, 12)
+        self.assertEqual(at.tolist(), [1, 3, 8, 10, 13])
+        self.assertEqual(parts.tolist(), [[0.5, 0.5], [0.7, 0.3], [0.1, 0.9], [0.7, 0.3]])
+        self.assertEqual(self.labels(shares.draw(self.path)),
+                         ["step (wall)", "change, kept", "change, undone", "rank 0", "rank 1"])
+        self.assertEqual(script("shares", self.path, "-o", self.in_folder("s.png")).returncode, 0)
 
     def test_few_points_of_long_runs_keep_outliers(self):
         values = numpy.zeros(100_000)

@@ -70,6 +70,45 @@ TEST(TimingFile, HasSlowRanks) {
   EXPECT_EQ(reader.values<int64_t>("/stragglers/over"), (Numbers{0, 1}));
 }
 
+TEST(TimingFile, HasTheChangesOfShares) {
+  const TemporaryFolder folder;
+  TimingHeader header = sample::header();
+  const AdaptRow row{.step = 61,
+                     .last = 67,
+                     .before_s = 0.5,
+                     .after_s = 0.25,
+                     .spread_s = 0.01,
+                     .kept = true,
+                     .shares = {0.5, 0.25, 0.25}};
+  {
+    TimingFile without(folder / "without.h5", false, header);
+    EXPECT_THROW(without.append_adapt(row), Error);
+    without.close();
+    EXPECT_EQ(H5Lexists(Reader(folder / "without.h5").id(), "adapt", H5P_DEFAULT), 0);
+  }
+  header.shares = {0.4, 0.3, 0.3};
+  TimingFile file(folder / "run.h5", false, header);
+  file.append_adapt(row);
+  AdaptRow undone = row;
+  undone.step = 90;
+  undone.kept = false;
+  undone.shares = {0.2, 0.4, 0.4};
+  file.append_adapt(undone);
+  undone.shares.pop_back();
+  EXPECT_THROW(file.append_adapt(undone), Error) << "of too few ranks";
+  file.close();
+  const Reader reader(folder / "run.h5");
+  EXPECT_EQ(reader.values<double>("/adapt/shares_at_start"), header.shares);
+  EXPECT_EQ(reader.values<int64_t>("/adapt/step"), (Numbers{61, 90}));
+  EXPECT_EQ(reader.values<int64_t>("/adapt/last"), (Numbers{67, 67}));
+  EXPECT_EQ(reader.values<double>("/adapt/before_s"), (std::vector<double>{0.5, 0.5}));
+  EXPECT_EQ(reader.values<double>("/adapt/after_s"), (std::vector<double>{0.25, 0.25}));
+  EXPECT_EQ(reader.values<double>("/adapt/spread_s"), (std::vector<double>{0.01, 0.01}));
+  EXPECT_EQ(reader.values<int64_t>("/adapt/kept"), (Numbers{1, 0}));
+  EXPECT_EQ(reader.values<double>("/adapt/shares"),
+            (std::vector<double>{0.5, 0.25, 0.25, 0.2, 0.4, 0.4}));
+}
+
 TEST(TimingFile, HasTheWorkOfRanksThatAreUnlike) {
   const TemporaryFolder folder;
   TimingHeader header = sample::header();
