@@ -262,9 +262,9 @@ void print_findings(const std::vector<std::string>& findings) {
 
 int doctor(const DoctorOptions& options, int* argc, char*** argv) {
   const auto check = [&](MpiSession& mpi) {
-    Communicator& world = mpi.world();
     const Libraries loaded = libraries();
     const RunCheckup run = check_run(options.run, mpi);
+    Communicator& world = mpi.world();  // with the ranks in the run's order
     const std::string arithmetic = text_of_ranks(world, choose_arithmetic(run.deck, world));
     const std::vector<RankPlace> places = all_places(world, own_place(mpi, run, loaded));
     const std::string kinds = text_of_ranks(world, device_kind());
