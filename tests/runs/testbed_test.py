@@ -73,6 +73,7 @@ class TrainingOnHosts(TestbedTest):
 
     def test_ranks_of_a_host_become_neighbours(self):
         """mpirun spreads the ranks; cluster.order brings those of a host together."""
+        self.write_deck(sequence=85)  # more activations than gradients
         cluster = self.folder / "cluster.yaml"
         cluster.write_text(cluster.read_text().replace(
             "[{name: ranks, size: auto}]", "[{name: node, size: 2, bandwidth: 1Gbps}, "
