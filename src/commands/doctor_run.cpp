@@ -19,9 +19,11 @@
 #include "app/run_files.h"
 #include "checkpoint/folder.h"
 #include "comm/collective.h"
+#include "core/text.h"
 #include "core/units.h"
 #include "cost/profile.h"
 #include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "sharding/hints.h"
@@ -138,11 +140,31 @@ class Inspection {
       }
       fact("mesh", text);
     }
+    describe_classes();
     choose_communication();
     const std::string& profile = decks_.deck.cluster->profile;
     if (!profile.empty() && profile != "auto" &&
         alone([&] { parse_profile(read_profile_file(profile), profile); })) {
       fact("profile", profile);
+    }
+  }
+
+  void describe_classes() {
+    const ClusterDeck& cluster = *decks_.deck.cluster;
+    const DividedRanks divided = divide_ranks(cluster, world().size());
+    const std::vector<DeviceClass> devices = device_classes(cluster);
+    for (size_t item = 0; item < cluster.devices.size() && !divided.misfit; ++item) {
+      std::vector<int> ranks;
+      for (size_t rank = 0; rank < divided.items.size(); ++rank) {
+        if (divided.items[rank] == item) {
+          ranks.push_back(static_cast<int>(rank));
+        }
+      }
+      const DeviceClass& device = devices[item];
+      fact("devices",
+           fmt::format("{}: {}{}{}", format_ranks(ranks), device.kind,
+                       device.flops ? fmt::format(", {:.4g} TFLOPS", 1e-12 * *device.flops) : "",
+                       device.memory ? ", " + format_bytes(*device.memory) : ""));
     }
   }
 
