@@ -332,9 +332,9 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
                                   search.memory_limit);
   if (options.what_if) {
     const Mesh& mesh = search.hints.empty() ? input.mesh : search.hints.mesh;
-    const CostModel costs(profile);
-    result.what_if = what_if({input.graph, mesh, search, costs, RankCosts(costs),
-                              costs_of_changes(input.deck, profile)});
+    const CostModel balanced(balanced_costs(input.deck, mesh, profile));
+    result.what_if = what_if(
+        {input.graph, mesh, search, balanced, all_costs, costs_of_changes(input.deck, profile)});
   }
   return result;
 }
