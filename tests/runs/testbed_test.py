@@ -101,6 +101,9 @@ class TrainingOnHosts(TestbedTest):
                                                        "train.steps=1", ["--overwrite"]))
                 self.assert_done(result)
                 self.assertIn(text, result.stderr)
+                with h5py.File(self.folder / "devices.h5") as file:
+                    ranks = re.findall(r'ranks: "(.*)"', file["input/resolved"][()].decode())
+                self.assertEqual(ranks, ["2, 3", "0, 1"] if setting == devices else ["auto", "0, 2"])
         doctor = run_spread(4, ["doctor", "--cluster", cluster, "--set", devices])
         self.assert_done(doctor)
         self.assertIn(f"{said}\n", doctor.stderr)
