@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
 # Runs mpirun over the hosts of the test bed. mpirun itself is on hidup0. Needs root.
 #
-#   jobs/testbed/run.sh [-n RANKS] COMMAND...
+#   jobs/testbed/run.sh [-n RANKS] [--spread] COMMAND...
 #   jobs/testbed/run.sh -n 2 build/hidup train DECK --cluster CLUSTER --out FILE
 #   jobs/testbed/run.sh [-n RANKS] --keep-going DECK --cluster CLUSTER ...    jobs/keep-going.sh
 #
 # Without -n every host has one rank. Ranks are spread evenly and in blocks: of 4 ranks on 2 hosts, 0
-# and 1 are on hidup0. Ranks of one host use shared memory, all others its link. Threads: hidup divides a
-# host's cores among its ranks, unless OMP_NUM_THREADS or the cluster deck says otherwise. Other settings
-# of Open MPI come from the environment, as OMPI_MCA_...
+# and 1 are on hidup0; with --spread 0 and 2 are, as `mpirun --map-by node` has it. Ranks of one host
+# use shared memory, all others its link. Threads: hidup divides a host's cores among its ranks, unless
+# OMP_NUM_THREADS or the cluster deck says otherwise. Other settings of Open MPI come from the
+# environment, as OMPI_MCA_...
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -24,12 +25,17 @@ if [[ ${1:-} == -n ]]; then
   ranks=$2
   shift 2
 fi
-command=(mpirun -n "$ranks" --hostfile "$state/hostfile" --map-by node --rank-by slot "$@")
+order=(--rank-by slot)
+if [[ ${1:-} == --spread ]]; then
+  order=()
+  shift
+fi
+command=(mpirun -n "$ranks" --hostfile "$state/hostfile" --map-by node "${order[@]}" "$@")
 if [[ ${1:-} == --keep-going ]]; then
   export HOSTFILE=$state/hostfile AGENT="$here/host.sh --shell"
   command=("$here/../keep-going.sh" "$ranks" "${@:2}")
 elif [[ $# -eq 0 || $1 == -* ]]; then
-  usage "[-n RANKS] COMMAND... are its arguments"
+  usage "[-n RANKS] [--spread] COMMAND... are its arguments"
 fi
 
 # shellcheck source-path=SCRIPTDIR source=../environment.sh

@@ -19,13 +19,19 @@ ChangedRun same_run(const PlannedRun& run, std::string what) {
   return {.what = std::move(what), .mesh = run.mesh, .options = run.options};
 }
 
-// Multiplies the ranks along an axis. The hints must not have a share for each rank of the axis.
+// Multiplies the ranks along an axis, as if all devices were alike. The hints must not have a share
+// for each rank of the axis.
 ChangedRun with_ranks(const PlannedRun& run, size_t axis, int64_t factor, std::string what) {
   ChangedRun more = same_run(run, std::move(what));
   more.mesh[axis].size *= factor;
   more.options.memory_of_ranks.clear();
   if (!more.options.hints.empty()) {
     more.options.hints.mesh.at(axis).size *= factor;
+  }
+  for (Mesh* mesh : {&more.mesh, &more.options.hints.mesh}) {
+    for (Axis& each : *mesh) {
+      each.paces.clear();
+    }
   }
   more.distance = static_cast<double>(factor);
   return more;
@@ -99,6 +105,8 @@ class SingleChanges {
                   }};
     if (!hints_.empty() && !hints_.mesh.at(axis).shares.empty()) {
       change.obstacle = "the hints have a share for each of its ranks";
+    } else if (!run_.ranks.all_alike()) {
+      change.obstacle = "cluster.devices does not say which devices they have";
     }
     changes_.push_back(std::move(change));
   }
@@ -285,12 +293,12 @@ std::vector<Change> saving_changes(const PlannedRun& run) {
 }
 
 std::optional<SearchOutcome> search_changed(const PlannedRun& run, const ChangedRun& changed,
-                                            const CostModel& costs) {
+                                            const ChangedCosts& costs) {
   SearchOptions options = changed.options;
   options.baselines = false;
   options.threads = 1;
-  SearchResult result =
-      search_strategy(changed.graph ? *changed.graph : run.graph, changed.mesh, costs, options);
+  SearchResult result = search_strategy(changed.graph ? *changed.graph : run.graph, changed.mesh,
+                                        costs.searched, options, &costs.ranks);
   SearchOutcome* const found = std::get_if<SearchOutcome>(&result);
   return found != nullptr ? std::optional(std::move(*found)) : std::nullopt;
 }

@@ -6,16 +6,27 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "search/search.h"
 
 namespace hidup {
 
+// The costs after a change.
+struct ChangedCosts {
+  ChangedCosts(CostModel all) : searched(all), ranks(std::move(all)) {}  // equal devices
+  ChangedCosts(CostModel equal_ranks, RankCosts every_rank)
+      : searched(std::move(equal_ranks)), ranks(std::move(every_rank)) {}
+
+  CostModel searched;  // for search_strategy()
+  RankCosts ranks;
+};
+
 // Returns the costs of a mesh, with twice the bandwidth along one axis, if any; none where unknown.
 // Several threads call it.
-using CostsOf =
-    std::function<std::optional<CostModel>(const Mesh& mesh, std::optional<size_t> twice_as_fast)>;
+using CostsOf = std::function<std::optional<ChangedCosts>(const Mesh& mesh,
+                                                          std::optional<size_t> twice_as_fast)>;
 
 // A run as a search sees it; the members must outlive the value. Hints, if any, have the same mesh.
 struct PlannedRun {
@@ -47,9 +58,10 @@ struct Change {
 };
 
 // Returns the changes: twice the bandwidth of every axis with several ranks, twice the ranks along
-// every axis, twice the memory if it is limited, gradients sent in bf16 if they are sent in f32,
-// and each hint removed, including a single number of microbatches in the options instead of 1, 2
-// and 4. Hints of similar operations or parameters (pattern_of()) count as one.
+// every axis (which has an obstacle where devices differ), twice the memory if it is limited,
+// gradients sent in bf16 if they are sent in f32, and each hint removed, including a single number
+// of microbatches in the options instead of 1, 2 and 4. Hints of similar operations or parameters
+// (pattern_of()) count as one.
 std::vector<Change> single_changes(const PlannedRun& run);
 
 // Returns changes that may save memory: no hints, a smaller batch, more microbatches (up to 16),
@@ -60,6 +72,6 @@ std::vector<Change> saving_changes(const PlannedRun& run);
 // Searches on one thread, because other changes are searched at the same time, and only strategies
 // that may win. Returns none where no strategy fits.
 std::optional<SearchOutcome> search_changed(const PlannedRun& run, const ChangedRun& changed,
-                                            const CostModel& costs);
+                                            const ChangedCosts& costs);
 
 }  // namespace hidup

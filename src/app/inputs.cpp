@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cstdlib>
+
 #include "app/planning.h"
 #include "app/pretrained.h"
+#include "app/rank_order.h"
 #include "comm/collective.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -21,6 +24,21 @@ std::string text_of_first(Communicator& world, const std::function<std::string()
   collectively(world, [&] { text = world.rank() == 0 ? read() : ""; });
   return world.broadcast(text);
 }
+
+namespace {
+
+// Returns the lines of all ranks in rank order, on every rank.
+std::vector<std::string> lines_of_all(Communicator& world, const std::string& mine) {
+  const std::string all =
+      world.broadcast(fmt::format("{}", fmt::join(gather_texts(world, mine), "\n")));
+  std::vector<std::string> lines;
+  for (const std::string_view line : split(all, '\n')) {
+    lines.emplace_back(line);
+  }
+  return lines;
+}
+
+}  // namespace
 
 Decks load_decks(const std::string& model, const std::string& cluster,
                  const std::vector<std::string>& overrides, Communicator& world,
@@ -41,17 +59,41 @@ Decks load_decks(const std::string& model, const std::string& cluster,
     decks.deck = parse_decks(model.empty() ? nullptr : &decks.model,
                              cluster.empty() ? nullptr : &decks.cluster, overrides, world.size());
   });
-  const std::string hosts = fmt::format("{}", fmt::join(gather_texts(world, host), "\n"));
-  const std::string all_hosts = world.broadcast(hosts);
-  collectively(world, [&] {
-    std::vector<std::string> host_of_rank;
-    for (const std::string_view each : split(all_hosts, '\n')) {
-      host_of_rank.emplace_back(each);
-    }
-    decks.deck = with_hosts(std::move(decks.deck), host_of_rank);
-  });
+  decks.hosts = lines_of_all(world, host);
+  decks.ranks_are_counted = counts_ranks(*decks.deck.cluster);
+  collectively(world, [&] { decks.deck = with_hosts(std::move(decks.deck), decks.hosts); });
   decks.graph = text_of_first(world, [&] { return graph_text(decks.deck); });
   return decks;
+}
+
+std::vector<int> order_ranks(Decks& decks, const Mesh& mesh, MpiSession& mpi) {
+  const ClusterDeck& cluster = *decks.deck.cluster;
+  if (cluster.order != "auto" || cluster.emulates()) {
+    return {};
+  }
+  const char* own_switches = std::getenv("SLURM_TOPOLOGY_ADDR");
+  const std::vector<std::string> switches =
+      lines_of_all(mpi.world(), own_switches == nullptr ? "" : own_switches);
+  const std::vector<size_t> classes = classes_of_ranks(cluster, mpi.world().size());
+  std::vector<RankSite> sites;
+  for (size_t rank = 0; rank < classes.size(); ++rank) {
+    sites.push_back({decks.hosts[rank], switches[rank], classes[rank]});
+  }
+  RankOrder order = order_of_ranks(sites, mesh);
+  if (order.reason.empty()) {
+    return {};
+  }
+  if (decks.ranks_are_counted) {
+    log::info(
+        "{} would be better, but cluster.devices counts ranks as mpirun numbers them: with "
+        "`host` in each item it could",
+        describe(order));
+    return {};
+  }
+  log::info("{}", describe(order));
+  mpi.order_ranks(order.ranks);
+  decks.deck = with_order(std::move(decks.deck), order.ranks);
+  return std::move(order.ranks);
 }
 
 namespace {
@@ -87,13 +129,17 @@ void check_checkpoint(const RunFiles& files, const Decks& decks, const Dataset& 
 }  // namespace
 
 Inputs read_inputs(const InputOptions& options, MpiSession& mpi) {
-  Communicator& world = mpi.world();
-  Decks decks = load_decks(options.deck, options.cluster, options.overrides, world, mpi.host());
+  Decks decks =
+      load_decks(options.deck, options.cluster, options.overrides, mpi.world(), mpi.host());
   const Deck& deck = decks.deck;
   Mesh mesh;
+  const auto make_mesh = [&] { mesh = mesh_of(deck, check_ranks(deck, mpi.world().size())); };
+  collectively(mpi.world(), make_mesh);
+  std::vector<int> mpi_ranks = order_ranks(decks, mesh, mpi);
+  make_mesh();  // with the paces of the ranks in their order
+  Communicator& world = mpi.world();
   RunFileOptions file_options = options.files;
   collectively(world, [&] {
-    mesh = mesh_of(deck, check_ranks(deck, world.size()));
     options.check(deck);
     if (!file_options.out.empty()) {
       file_options.inputs =
@@ -119,7 +165,7 @@ Inputs read_inputs(const InputOptions& options, MpiSession& mpi) {
       }
     }
   });
-  return {std::move(decks), std::move(mesh),   std::move(files),
+  return {std::move(decks), std::move(mesh),   std::move(mpi_ranks), std::move(files),
           std::move(data),  *std::move(graph), std::move(initial)};
 }
 

@@ -24,12 +24,19 @@ struct Decks {
   DeckSource cluster;
   std::string graph;  // text of model.graph; empty for model families
   Deck deck;
+  std::vector<std::string> hosts;  // of every rank, as mpirun numbers them
+  bool ranks_are_counted = false;  // cluster.devices means ranks as mpirun numbers them
 };
 // Reads the files on rank 0 and parses the same text on all ranks. parse_decks() defines the
 // meaning of empty paths. `host`: of this rank; cluster.devices may name it.
 Decks load_decks(const std::string& model, const std::string& cluster,
                  const std::vector<std::string>& overrides, Communicator& world,
                  const std::string& host);
+
+// Numbers the ranks as cluster.order asks, in the deck, too. Returns mpirun's numbers of the ranks
+// in their new order; nothing where it stays. mpi.world() may be another group afterwards.
+// Collective.
+std::vector<int> order_ranks(Decks& decks, const Mesh& mesh, MpiSession& mpi);
 
 // The inputs that the command line names.
 struct InputOptions {
@@ -49,6 +56,7 @@ struct InputOptions {
 struct Inputs {
   Decks decks;
   Mesh mesh;
+  std::vector<int> mpi_ranks;  // order_ranks()
   RunFiles files;
   Dataset data;
   Graph graph;

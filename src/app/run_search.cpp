@@ -2,14 +2,41 @@
 
 #include "app/costs.h"
 #include "app/memory_advice.h"
+#include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 
 namespace hidup {
 
+namespace {
+
+Deck with_twice_the_bandwidth(Deck deck, const std::string& axis) {
+  for (MeshAxis& link : deck.cluster->mesh) {
+    const double factor = link.name == axis ? 2.0 : 1.0;
+    for (std::optional<double>* bandwidth : {&link.bandwidth, &link.host_bandwidth}) {
+      if (*bandwidth) {
+        **bandwidth *= factor;
+      }
+    }
+  }
+  return deck;
+}
+
+}  // namespace
+
 CostsOf costs_of_changes(const Deck& deck, const Profile& costs) {
   return [&deck, &costs](const Mesh& mesh,
-                         std::optional<size_t> twice_as_fast) -> std::optional<CostModel> {
+                         std::optional<size_t> twice_as_fast) -> std::optional<ChangedCosts> {
     const std::optional<Profile> changed = changed_costs(deck, costs, mesh, twice_as_fast);
-    return changed ? std::optional(CostModel(*changed)) : std::nullopt;
+    if (!changed) {
+      return std::nullopt;
+    }
+    if (divide_ranks(*deck.cluster, ranks_of(mesh)).misfit) {
+      return CostModel(*changed);
+    }
+    const Deck then =
+        twice_as_fast ? with_twice_the_bandwidth(deck, mesh[*twice_as_fast].name) : deck;
+    return ChangedCosts(CostModel(balanced_costs(then, mesh, *changed)),
+                        rank_costs(then, mesh, *changed));
   };
 }
 

@@ -7,7 +7,8 @@
 
 namespace hidup {
 
-// Returns changed_costs() of the deck and `costs`, which must both outlive the result.
+// Returns costs by changed_costs() of the deck and `costs`, which must both outlive the result.
+// Ranks that cluster.devices does not fit count as the slowest.
 CostsOf costs_of_changes(const Deck& deck, const Profile& costs);
 
 // Searches with these options, on the mesh of the hints, if any. The search rests on `costs`; the

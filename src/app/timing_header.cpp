@@ -1,6 +1,7 @@
 #include "app/timing_header.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <utility>
@@ -115,6 +116,7 @@ TimingHeader timing_header(const std::string& model_deck, const std::string& com
     header.run.unigram_entropy = data.unigram_entropy;
   }
   header.run.hostnames = gather_texts(world, machine.host);
+  header.run.mpi_ranks = fmt::format("{}", fmt::join(inputs.mpi_ranks, " "));
   header.inputs = {.model_deck = inputs.decks.model.text,
                    .cluster_deck = inputs.decks.cluster.text,
                    .resolved = resolved_yaml(with_vocab(inputs.deck(), data.vocab))};

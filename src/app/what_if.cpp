@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "cost/forecast.h"
 #include "search/estimate/choose_routes.h"
+#include "search/memory_limit.h"
 #include "search/parallel.h"
 
 namespace hidup {
@@ -44,7 +45,7 @@ std::optional<SearchedStep> step_after(const PlannedRun& run, const Change& chan
   if (!found.reason.empty()) {
     return std::nullopt;
   }
-  const std::optional<CostModel> costs = run.costs_of(changed.mesh, changed.twice_as_fast);
+  const std::optional<ChangedCosts> costs = run.costs_of(changed.mesh, changed.twice_as_fast);
   if (!costs) {
     found.reason = "how long messages along it take is not known";
     return std::nullopt;
@@ -62,7 +63,7 @@ std::optional<SearchedStep> step_after(const PlannedRun& run, const Change& chan
 // least then; nothing where it does not fit.
 std::optional<double> repriced(const PlannedRun& run, const Change& change, Strategy strategy) {
   const ChangedRun changed = change.variant(0);
-  const std::optional<CostModel> costs = run.costs_of(changed.mesh, changed.twice_as_fast);
+  const std::optional<ChangedCosts> costs = run.costs_of(changed.mesh, changed.twice_as_fast);
   if (!costs) {
     return std::nullopt;
   }
@@ -71,9 +72,12 @@ std::optional<double> repriced(const PlannedRun& run, const Change& change, Stra
   const LoweringOptions& lowering = changed.options.lowering;
   const Graph& graph = changed.graph ? *changed.graph : run.graph;
   const Forecast step =
-      forecast(graph, with_routes(graph, std::move(strategy), lowering, *costs), lowering, *costs);
-  const int64_t limit = changed.options.memory_limit;
-  return limit > 0 && step.plan.bytes > limit ? std::nullopt : std::optional(step.seconds());
+      forecast(graph, with_routes(graph, std::move(strategy), lowering, costs->searched), lowering,
+               costs->ranks, changed.options.memory_of_ranks);
+  const Candidate candidate{
+      .strategy = step.strategy, .memory_bytes = step.plan.bytes, .memory_rank = step.plan.rank};
+  const bool fits = memory_obstacle(candidate, changed.options).empty();
+  return fits ? std::optional(step.seconds()) : std::nullopt;
 }
 
 }  // namespace

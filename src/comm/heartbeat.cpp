@@ -12,6 +12,7 @@
 #include "comm/mpi_check.h"
 #include "comm/mpi_session.h"
 #include "comm/patient_yield.h"
+#include "comm/rank_numbers.h"
 #include "core/failure.h"
 #include "device/device.h"
 
@@ -161,8 +162,9 @@ class Heartbeat::Ring {
   [[noreturn]] void report_loss() {
     const std::lock_guard lock(mutex_);
     abort_all_ranks(ExitCode::communication,
-                    fmt::format("rank {} gave no sign of life for {:.0f} s{}", (rank_ + 1) % size_,
-                                timeout_.load(), describe_ ? "; it was " + describe_(last_) : ""));
+                    fmt::format("rank {} gave no sign of life for {:.0f} s{}",
+                                number_of_rank((rank_ + 1) % size_), timeout_.load(),
+                                describe_ ? "; it was " + describe_(last_) : ""));
   }
 
   std::atomic<double> timeout_;

@@ -9,6 +9,7 @@
 #include "comm/mpi_check.h"
 #include "comm/mpi_shared_memory.h"
 #include "comm/patient_yield.h"
+#include "comm/rank_numbers.h"
 #include "core/check.h"
 #include "core/half.h"
 
@@ -126,6 +127,7 @@ std::vector<int> world_ranks(MPI_Comm group) {
             "MPI_Group_translate_ranks");
   check_mpi(MPI_Group_free(&of_group), "MPI_Group_free");
   check_mpi(MPI_Group_free(&of_world), "MPI_Group_free");
+  std::ranges::transform(there, there.begin(), number_of_rank);
   return there;
 }
 

@@ -29,7 +29,7 @@
 
 namespace hidup {
 
-// Returns the world numbers of the ranks of a group, in the group's order.
+// Returns the numbers of the ranks of a group among all ranks, in the group's order.
 std::vector<int> world_ranks(MPI_Comm group);
 
 class MpiCollectives {

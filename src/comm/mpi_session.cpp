@@ -10,12 +10,15 @@
 #include <mutex>
 #include <string_view>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "comm/launched.h"
 #include "comm/local_watch.h"
 #include "comm/mpi_check.h"
 #include "comm/mpi_communicator.h"
 #include "comm/patient_yield.h"
+#include "comm/rank_numbers.h"
 #include "core/failure.h"
 #include "core/log.h"
 #include "core/room.h"
@@ -167,6 +170,22 @@ void MpiSession::find_neighbours() {
       "MPI_Comm_split_type");
   check_mpi(MPI_Comm_rank(neighbours, &local_rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_free(&neighbours), "MPI_Comm_free");
+}
+
+void MpiSession::order_ranks(const std::vector<int>& order) {
+  check(std::ssize(order) == world_->size() && order[0] == 0, "rank 0 keeps its number");
+  std::vector<int> numbers(order.size());
+  for (size_t number = 0; number < order.size(); ++number) {
+    numbers.at(static_cast<size_t>(order[number])) = static_cast<int>(number);
+  }
+  const int mine = numbers[static_cast<size_t>(world_->rank())];
+  number_ranks(std::move(numbers));
+  const PatientWait wait;
+  MPI_Comm ordered = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split(MPI_COMM_WORLD, 0, mine, &ordered), "MPI_Comm_split");
+  world_ = make_mpi_communicator(ordered);
+  check_mpi(MPI_Comm_free(&ordered), "MPI_Comm_free");
+  log::set_rank(world_->rank(), world_->size(), host_);
 }
 
 MpiSession::~MpiSession() {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/heartbeat.h"
@@ -28,15 +29,20 @@ class MpiSession {
   MpiSession(const MpiSession&) = delete;
   MpiSession& operator=(const MpiSession&) = delete;
 
-  // Returns the group of all ranks, which lives as long as the session.
+  // Returns the group of all ranks, which lives until order_ranks() or the end of the session.
   Communicator& world() { return *world_; }
   const std::string& host() const { return host_; }
   Heartbeat& heartbeat() { return *heartbeat_; }
   Watchdog& watchdog() { return *watchdog_; }
   // Sets the deck's timeouts of the heartbeat and of the watchdog's collectives, in seconds.
   void set_timeouts(double heartbeat, double collective);
-  // Returns the index of this rank among those that share the host's memory.
+  // Returns the index of this rank among those that share the host's memory, in the order in
+  // which mpirun started them.
   int local_rank() const { return local_rank_; }
+
+  // Gives number n to the rank that mpirun numbered order[n]. Rank 0 keeps its number. Makes
+  // world() anew, so groups split from it have to end first. Collective; at most once.
+  void order_ranks(const std::vector<int>& order);
 
   // Limits the seconds that the end of MPI may take; the default is some minutes.
   void end_within(double seconds) { end_limit_ = seconds; }

@@ -19,6 +19,7 @@
 #include "comm/mpi_check.h"
 #include "comm/mpi_session.h"
 #include "comm/patient_yield.h"
+#include "comm/rank_numbers.h"
 #include "comm/standing.h"
 #include "core/failure.h"
 #include "device/device.h"
@@ -75,7 +76,7 @@ class Watchdog::Thread {
     {
       const std::lock_guard lock(lost_mutex_);
       if (lost_.empty()) {
-        lost_ = fmt::format("rank {}: {}", rank_, message);
+        lost_ = fmt::format("rank {}: {}", number_of_rank(rank_), message);
       }
     }
     while (true) {  // the thread ends the process
@@ -117,7 +118,8 @@ class Watchdog::Thread {
   void look() {
     if (told_) {
       if (monotonic_seconds() - *told_ > kEndPatience && !is_patient(problem_)) {
-        end(problem_.failure.empty() ? explain({{rank_, problem_}}) : problem_.failure);
+        end(problem_.failure.empty() ? explain({{number_of_rank(rank_), problem_}})
+                                     : problem_.failure);
       }
       return;
     }
@@ -178,9 +180,10 @@ class Watchdog::Thread {
     Presence here{group.members(), group.place()};
     const std::string failure = standing.failure.empty() ? group.failure() : "";
     if (!failure.empty()) {
+      const int number = number_of_rank(rank_);
       standing.failure = here.place.waiting
-                             ? fmt::format("rank {}: {}: {}", rank_, here.place.name, failure)
-                             : fmt::format("rank {}: {}", rank_, failure);
+                             ? fmt::format("rank {}: {}: {}", number, here.place.name, failure)
+                             : fmt::format("rank {}: {}", number, failure);
     }
     const auto recent = [](const Presence& at) {
       return std::tuple(!at.members.empty(), !at.place.patient, at.place.order);
@@ -221,7 +224,8 @@ class Watchdog::Thread {
       case kAnswers:
         if (const size_t end = text.find('\n');
             asked_ && text.substr(0, end) == std::to_string(question_)) {
-          standings_.try_emplace(from, parse_standing(text.substr(end + 1)));  // a report says more
+          standings_.try_emplace(number_of_rank(from),
+                                 parse_standing(text.substr(end + 1)));  // a report says more
         }
         break;
       case kGoOn:
@@ -242,7 +246,7 @@ class Watchdog::Thread {
       }
       standings_[0] = standing();
     }
-    standings_[rank] = std::move(report);
+    standings_[number_of_rank(rank)] = std::move(report);
     reported_.insert(rank);
   }
 

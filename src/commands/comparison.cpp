@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
+
+#include "core/median.h"
 
 namespace hidup {
 namespace {
@@ -123,6 +126,29 @@ void add_slow_ranks(const std::vector<RankRates>& rates, double RankRates::*rate
 }
 
 }  // namespace
+
+std::vector<ClassRates> rates_of_classes(const std::vector<RankRates>& rates) {
+  std::map<int64_t, std::vector<int>> ranks_of;  // numbers follow the first ranks
+  for (size_t rank = 0; rank < rates.size(); ++rank) {
+    ranks_of[rates[rank].device].push_back(static_cast<int>(rank));
+  }
+  std::vector<ClassRates> classes;
+  for (const auto& [device, ranks] : ranks_of) {
+    std::vector<double> products;
+    std::vector<double> memory;
+    for (const int rank : ranks) {
+      products.push_back(rates[static_cast<size_t>(rank)].products);
+      memory.push_back(rates[static_cast<size_t>(rank)].memory);
+    }
+    classes.push_back({.ranks = ranks,
+                       .least_products = std::ranges::min(products),
+                       .median_products = median(products),
+                       .least_memory = std::ranges::min(memory),
+                       .median_memory = median(memory),
+                       .rated = rates[static_cast<size_t>(ranks.front())].rated});
+  }
+  return classes;
+}
 
 std::vector<std::string> what_is_slow(const std::vector<RankRates>& rates,
                                       const std::vector<RankPair>& pairs,

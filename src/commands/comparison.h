@@ -15,7 +15,19 @@ struct RankRates {
   int64_t device = 0;     // number of its class of devices
   double products = 0.0;  // flop/s
   double memory = 0.0;    // bytes/s
+  double rated = 0.0;     // flop/s that the deck says; 0: unknown
 };
+
+// The measured rates of a class of devices.
+struct ClassRates {
+  std::vector<int> ranks;  // rising
+  double least_products = 0.0, median_products = 0.0;
+  double least_memory = 0.0, median_memory = 0.0;
+  double rated = 0.0;  // of a rank; 0: unknown
+};
+
+// Returns the classes in the order of their first ranks. `rates`: of every rank.
+std::vector<ClassRates> rates_of_classes(const std::vector<RankRates>& rates);
 
 // Returns a line per rank or pair that is slower than those like it: by 10 % than the median of the
 // other ranks of its class; by 25 % than the usual pair in one host, or of different hosts. A rank

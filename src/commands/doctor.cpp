@@ -7,6 +7,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "app/costs.h"
 #include "app/job.h"
 #include "app/launch.h"
 #include "app/machine.h"
@@ -226,11 +227,15 @@ Measured measure(const Deck& deck, bool has_cluster, MpiSession& mpi) {
   Measured measured{.pairs = pairs_of(world.size())};
   measured.links = measure_pairs(*device, world, groups.axis(0), measured.pairs);
   const std::vector<int64_t> classes = alike_devices(*deck.cluster, world.size());
+  const bool fits = !divide_ranks(*deck.cluster, world.size()).misfit;
+  const std::vector<double> rated =
+      fits ? rated_flops_of_ranks(deck, world.size()) : std::vector<double>(classes.size(), 0.0);
   for (size_t rank = 0; rank < hosts.size(); ++rank) {
     measured.rates.push_back({.host = hosts[rank],
                               .device = classes[rank],
                               .products = products[rank],
-                              .memory = memory[rank]});
+                              .memory = memory[rank],
+                              .rated = rated[rank]});
   }
   return measured;
 }
@@ -251,6 +256,23 @@ void print_measured(const Measured& measured) {
   }
 }
 
+// Prints nothing where all ranks are of one class.
+void print_classes(const std::vector<ClassRates>& classes) {
+  if (classes.size() < 2) {
+    return;
+  }
+  results::print("\n{:<30}  {:>14}  {:>13}  {:>13}  {:>12}  {:>9}\n", "class of devices",
+                 "least products", "median", "rated", "least memory", "median");
+  const auto flops = [](double rate) { return fmt::format("{:.3g} Gflop/s", 1e-9 * rate); };
+  const auto bytes = [](double rate) { return fmt::format("{:.3g} GB/s", 1e-9 * rate); };
+  for (const ClassRates& each : classes) {
+    results::print("{:<30}  {:>14}  {:>13}  {:>13}  {:>12}  {:>9}\n", format_ranks(each.ranks),
+                   flops(each.least_products), flops(each.median_products),
+                   each.rated > 0.0 ? flops(each.rated) : "unknown", bytes(each.least_memory),
+                   bytes(each.median_memory));
+  }
+}
+
 void print_findings(const std::vector<std::string>& findings) {
   results::print("\n{}\n", findings.empty() ? "nothing looks wrong" : "what looks wrong");
   for (const std::string& finding : findings) {
@@ -262,9 +284,9 @@ void print_findings(const std::vector<std::string>& findings) {
 
 int doctor(const DoctorOptions& options, int* argc, char*** argv) {
   const auto check = [&](MpiSession& mpi) {
-    Communicator& world = mpi.world();
     const Libraries loaded = libraries();
     const RunCheckup run = check_run(options.run, mpi);
+    Communicator& world = mpi.world();  // with the ranks in the run's order
     const std::string arithmetic = text_of_ranks(world, choose_arithmetic(run.deck, world));
     const std::vector<RankPlace> places = all_places(world, own_place(mpi, run, loaded));
     const std::string kinds = text_of_ranks(world, device_kind());
@@ -283,6 +305,7 @@ int doctor(const DoctorOptions& options, int* argc, char*** argv) {
     print_environment();
     if (options.compare) {
       print_measured(measured);
+      print_classes(rates_of_classes(measured.rates));
     }
     std::vector<std::string> findings = run.findings;
     std::ranges::copy(what_is_slow(measured.rates, measured.pairs, measured.links),

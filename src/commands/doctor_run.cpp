@@ -19,9 +19,11 @@
 #include "app/run_files.h"
 #include "checkpoint/folder.h"
 #include "comm/collective.h"
+#include "core/text.h"
 #include "core/units.h"
 #include "cost/profile.h"
 #include "deck/cluster_deck.h"
+#include "deck/device_classes.h"
 #include "io/output_path.h"
 #include "program/lower.h"
 #include "sharding/hints.h"
@@ -52,8 +54,7 @@ void check_writable(const std::string& path) {
 // and the steps that depend on it are skipped.
 class Inspection {
  public:
-  Inspection(const TrainOptions& options, MpiSession& mpi)
-      : options_(options), mpi_(mpi), world_(mpi.world()) {}
+  Inspection(const TrainOptions& options, MpiSession& mpi) : options_(options), mpi_(mpi) {}
 
   RunCheckup run() {
     if (!options_.deck.empty() || !options_.cluster.empty()) {
@@ -71,6 +72,8 @@ class Inspection {
   }
 
  private:
+  Communicator& world() { return mpi_.world(); }  // another one after order_ranks()
+
   // Returns true if the collective work succeeded on all ranks.
   bool attempt(const std::function<void()>& work) {
     std::string mine;
@@ -82,7 +85,7 @@ class Inspection {
       done = false;
     }
     if (!done) {
-      const std::vector<std::string> messages = gather_texts(world_, mine);
+      const std::vector<std::string> messages = gather_texts(world(), mine);
       for (size_t rank = 0; rank < messages.size(); ++rank) {
         std::istringstream lines(messages[rank]);
         for (std::string line; std::getline(lines, line);) {
@@ -95,11 +98,11 @@ class Inspection {
 
   // Do the same for work that each rank does for itself, and for work of rank 0.
   bool together(const std::function<void()>& work) {
-    return attempt([&] { collectively(world_, work); });
+    return attempt([&] { collectively(world(), work); });
   }
   bool alone(const std::function<void()>& work) {
     return together([&] {
-      if (world_.rank() == 0) {
+      if (world().rank() == 0) {
         work();
       }
     });
@@ -111,7 +114,8 @@ class Inspection {
 
   void read_decks() {
     read_ = attempt([&] {
-      decks_ = load_decks(options_.deck, options_.cluster, options_.overrides, world_, mpi_.host());
+      decks_ =
+          load_decks(options_.deck, options_.cluster, options_.overrides, world(), mpi_.host());
       found_.deck = decks_.deck;
     });
     found_.has_cluster = read_ && !options_.cluster.empty();
@@ -122,18 +126,45 @@ class Inspection {
       return;
     }
     fact("cluster deck", options_.cluster);
-    if (together([&] { mesh_ = mesh_of(decks_.deck, check_ranks(decks_.deck, world_.size())); })) {
+    const auto make_mesh = [&] {
+      mesh_ = mesh_of(decks_.deck, check_ranks(decks_.deck, world().size()));
+    };
+    if (together(make_mesh)) {
+      if (!order_ranks(decks_, *mesh_, mpi_).empty()) {
+        make_mesh();
+        found_.deck = decks_.deck;
+      }
       std::string text;
       for (const Mesh::value_type& axis : *mesh_) {
         text += fmt::format("{}{} {}", text.empty() ? "" : " x ", axis.name, axis.size);
       }
       fact("mesh", text);
     }
+    describe_classes();
     choose_communication();
     const std::string& profile = decks_.deck.cluster->profile;
     if (!profile.empty() && profile != "auto" &&
         alone([&] { parse_profile(read_profile_file(profile), profile); })) {
       fact("profile", profile);
+    }
+  }
+
+  void describe_classes() {
+    const ClusterDeck& cluster = *decks_.deck.cluster;
+    const DividedRanks divided = divide_ranks(cluster, world().size());
+    const std::vector<DeviceClass> devices = device_classes(cluster);
+    for (size_t item = 0; item < cluster.devices.size() && !divided.misfit; ++item) {
+      std::vector<int> ranks;
+      for (size_t rank = 0; rank < divided.items.size(); ++rank) {
+        if (divided.items[rank] == item) {
+          ranks.push_back(static_cast<int>(rank));
+        }
+      }
+      const DeviceClass& device = devices[item];
+      fact("devices",
+           fmt::format("{}: {}{}{}", format_ranks(ranks), device.kind,
+                       device.flops ? fmt::format(", {:.4g} TFLOPS", 1e-12 * *device.flops) : "",
+                       device.memory ? ", " + format_bytes(*device.memory) : ""));
     }
   }
 
@@ -145,12 +176,12 @@ class Inspection {
       device = make_device(options);
     } catch (const Error&) {
     }
-    const std::vector<char> all = all_gather_value(world_, static_cast<char>(device != nullptr));
+    const std::vector<char> all = all_gather_value(world(), static_cast<char>(device != nullptr));
     if (std::ranges::count(all, 0) > 0) {
       return;
     }
-    take_free_memory(*device, world_);  // communicators of a run take some of it
-    memory_ = std::ranges::min(all_gather_value(world_, device->memory()));
+    take_free_memory(*device, world());  // communicators of a run take some of it
+    memory_ = std::ranges::min(all_gather_value(world(), device->memory()));
     std::string backend;
     if (together([&] { backend = choose_backend(decks_.deck, mpi_, *device); })) {
       fact("collectives", backend);
@@ -163,7 +194,7 @@ class Inspection {
     }
     fact("model deck", options_.deck);
     std::optional<Dataset> data;
-    if (!attempt([&] { data = load_data(decks_.deck, world_); })) {
+    if (!attempt([&] { data = load_data(decks_.deck, world()); })) {
       return;
     }
     fact("data", data->description);
@@ -238,7 +269,7 @@ class Inspection {
   }
 
   void inspect_outputs() {
-    if (world_.rank() != 0) {
+    if (world().rank() != 0) {
       return;
     }
     std::vector<NamedFile> outputs;
@@ -270,7 +301,6 @@ class Inspection {
 
   const TrainOptions& options_;
   MpiSession& mpi_;
-  Communicator& world_;
   RunCheckup found_;
   Decks decks_;
   bool read_ = false;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 
+#include "app/class_report.h"
 #include "app/costs.h"
 #include "app/emulation.h"
 #include "app/explain.h"
@@ -16,6 +17,7 @@
 #include "core/check.h"
 #include "core/name_pattern.h"
 #include "core/results.h"
+#include "core/text.h"
 #include "core/units.h"
 #include "graph/operation.h"
 #include "program/work.h"
@@ -54,7 +56,6 @@ Json memory_json(const MemoryPlan& plan) {
                                            plan.optimizer_bytes - plan.activation_bytes}};
 }
 
-// Rows that differ only in times, which are added up.
 Json pipeline_json(const Graph& graph, const PipelineReport& report) {
   Json chunks = Json::array();
   for (const ChunkReport& chunk : report.chunks) {
@@ -71,6 +72,21 @@ Json pipeline_json(const Graph& graph, const PipelineReport& report) {
           {"stages", chunks}};
 }
 
+Json classes_json(const std::vector<ClassReport>& classes) {
+  Json json = Json::array();
+  for (const ClassReport& report : classes) {
+    json.push_back({{"ranks", format_numbers(report.ranks)},
+                    {"rated_flops", report.flops},
+                    {"flops_part", report.work_part},
+                    {"compute_s", report.compute_s},
+                    {"wait_s", report.wait_s},
+                    {"peak_bytes", report.bytes},
+                    {"memory_limit_bytes", report.limit_bytes}});
+  }
+  return json;
+}
+
+// Rows that differ only in times, which are added up.
 struct Row {
   std::vector<std::string> texts;
   int count = 0;
@@ -316,9 +332,9 @@ Explained explained(const ExplainOptions& options, const PlanningInput& input,
                                   search.memory_limit);
   if (options.what_if) {
     const Mesh& mesh = search.hints.empty() ? input.mesh : search.hints.mesh;
-    const CostModel costs(profile);
-    result.what_if = what_if({input.graph, mesh, search, costs, RankCosts(costs),
-                              costs_of_changes(input.deck, profile)});
+    const CostModel balanced(balanced_costs(input.deck, mesh, profile));
+    result.what_if = what_if(
+        {input.graph, mesh, search, balanced, all_costs, costs_of_changes(input.deck, profile)});
   }
   return result;
 }
@@ -343,6 +359,7 @@ int explain(const ExplainOptions& options) {
   const Printout report(input, step);
   const std::optional<EmulatedForecast> emulated =
       forecast_emulated(input.deck, step.program, all_costs);
+  const std::vector<ClassReport> classes = report_classes(input.deck, step, all_costs);
   const auto report_stages = [&] {
     return report_pipeline(input.graph, strategy, step.program,
                            StepCosts{all_costs, step.seconds()});
@@ -354,6 +371,9 @@ int explain(const ExplainOptions& options) {
                           {"dependency_floor_s", to_seconds(emulated->floor)}};
     }
     json["memory"] = memory_json(step.plan);
+    if (!classes.empty()) {
+      json["classes"] = classes_json(classes);
+    }
     if (strategy.schedule) {
       json["pipeline"] = pipeline_json(input.graph, report_stages());
     }
@@ -377,6 +397,7 @@ int explain(const ExplainOptions& options) {
   if (strategy.schedule) {
     results::print("{}", describe(input.graph, report_stages()));
   }
+  results::print("{}", describe(classes));
   report.print();
   results::print("\ncandidates\n");
   print_candidates(found.candidates);

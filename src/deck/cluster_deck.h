@@ -61,6 +61,7 @@ struct ClusterDeck {
   std::string bf16;                        // auto, native, f32; key cluster.device.bf16
   int64_t reserved_multiprocessors = 0;    // key cluster.device.reserved_multiprocessors
   std::vector<MeshAxis> mesh;              // outermost axis first
+  std::string order;                       // auto, as-given
   std::string comm_backend;                // auto, mpi, nccl
   std::string register_buffers;            // on, off; key cluster.comm.register_buffers
   int64_t max_ctas = 0;                    // CTAs of NCCL; 0: its choice; key cluster.comm.max_ctas

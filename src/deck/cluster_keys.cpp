@@ -216,6 +216,17 @@ std::vector<Key> cluster_keys() {
        .slot = [](Deck& d, Item i) -> Slot {
          return &d.cluster->mesh[i.outer].bandwidth_trace[i.inner].rate;
        }},
+      {.name = "cluster.order",
+       .doc = "Which ranks become neighbours on the mesh. auto: where mpirun numbered the ranks so "
+              "that those of a host are not neighbours along the fastest axis (the last one, where "
+              "axes lack a `bandwidth`), the run numbers them anew, and says so; hosts with "
+              "devices of one class, and hosts of one switch (Slurm's `SLURM_TOPOLOGY_ADDR`), come "
+              "next to each other. All messages, files and keys then mean the new numbers; rank 0 "
+              "stays. Where an item of `cluster.devices` has no `host`, it counts ranks as mpirun "
+              "numbers them, and the order stays, as with `cluster.emulate`. as-given: mpirun's.",
+       .fallback = "auto",
+       .choices = {"auto", "as-given"},
+       .slot = [](Deck& d, Item) -> Slot { return &d.cluster->order; }},
       {.name = "cluster.devices",
        .doc =
            "Classes of ranks with unequal devices. Each item says which ranks it means: `ranks`, "

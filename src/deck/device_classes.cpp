@@ -243,4 +243,24 @@ Deck with_hosts(Deck deck, const std::vector<std::string>& hosts) {
   return deck;
 }
 
+bool counts_ranks(const ClusterDeck& cluster) {
+  return std::ranges::any_of(cluster.devices, [](const DeviceClass& device) {
+    return device.ranks != kAuto || device.host == kAuto;
+  });
+}
+
+Deck with_order(Deck deck, const std::vector<int>& order) {
+  for (DeviceClass& device : deck.cluster->devices) {
+    const std::vector<int64_t> before = parse_ranks(device.ranks).value();
+    std::vector<int64_t> after;
+    for (size_t number = 0; number < order.size(); ++number) {
+      if (std::ranges::binary_search(before, order[number])) {
+        after.push_back(static_cast<int64_t>(number));
+      }
+    }
+    device.ranks = print_ranks(after);
+  }
+  return deck;
+}
+
 }  // namespace hidup

@@ -51,4 +51,10 @@ DeviceClass device_of_rank(const ClusterDeck& cluster, int64_t rank, int64_t ran
 // Throws Error(usage) with the place where an item's host has no rank, or not `count` of them.
 Deck with_hosts(Deck deck, const std::vector<std::string>& hosts);
 
+// Returns true if an item of cluster.devices says by a number, not by a host, which ranks it means.
+bool counts_ranks(const ClusterDeck& cluster);
+
+// Returns the deck with the items' ranks numbered anew: order[n] becomes n. All items name ranks.
+Deck with_order(Deck deck, const std::vector<int>& order);
+
 }  // namespace hidup

@@ -94,6 +94,7 @@ struct RunAttributes {
   int64_t world_size = 1;
   std::string device;  // "A (rank 0), B (ranks 1-4)" where ranks have several kinds
   std::vector<std::string> hostnames;
+  std::string mpi_ranks;  // "0 2 1 3": mpirun's numbers of ranks that have others; absent if empty
   std::vector<std::string> libraries;     // "name version", as loaded
   std::string arithmetic;                 // of CPU kernels, for readers; absent if empty
   std::vector<std::string> environment;   // "KEY=value"

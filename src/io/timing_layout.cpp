@@ -115,6 +115,9 @@ void TimingLayout::write_run(const RunAttributes& run) {
   file_.set_attribute(root, "world_size", run.world_size);
   file_.set_attribute(root, "device", run.device);
   file_.set_attribute(root, "hostnames", run.hostnames);
+  if (!run.mpi_ranks.empty()) {
+    file_.set_attribute(root, "mpi_ranks", run.mpi_ranks);
+  }
   file_.set_attribute(root, "libraries", run.libraries);
   if (!run.arithmetic.empty()) {
     file_.set_attribute(root, "arithmetic", run.arithmetic);

@@ -5,9 +5,12 @@
 
 #include <algorithm>
 
+#include "app/costs.h"
+#include "app/run_search.h"
 #include "core/check.h"
 #include "setting.h"
 #include "sharding/hints.h"
+#include "small_decks.h"
 
 namespace hidup {
 namespace {
@@ -199,6 +202,55 @@ TEST(WhatIf, SharesAreOfTheirRanks) {
   const WhatIf& more = find(report, "ranks along axis ranks x 2");
   EXPECT_FALSE(more.feasible);
   EXPECT_EQ(more.reason, "the hints have a share for each of its ranks");
+}
+
+// Decks with a fast device and two slow ones, which get unequal parts.
+struct UnequalDevices {
+  explicit UnequalDevices(const std::string& bandwidth, const std::string& fast = "400GFLOPS",
+                          const std::string& gradients = "model")
+      : input(SmallDecks().read(
+            {"model.hidden=64", "model.sequence=32", "train.batch=24",
+             "train.gradients=" + gradients,
+             "cluster.mesh=[{name: ranks, size: 3, bandwidth: " + bandwidth + ", latency: 5us}]",
+             "cluster.devices=[{count: 1, flops: " + fast +
+                 ", memory: 2GiB}, "
+                 "{count: 2, flops: 100GFLOPS}]"})),
+        profile(costs_without_ranks(input.deck, input.mesh)),
+        options(search_options(input.deck, input.graph, input.mesh, "")) {
+    options.time_limit_s = 0.0;
+    options.baselines = false;
+    options.microbatches = {1, 2};
+  }
+
+  double step() const {
+    return search_for(input.deck, input.graph, input.mesh, profile, options).step.seconds();
+  }
+  WhatIfReport report() const {
+    const CostModel balanced(balanced_costs(input.deck, input.mesh, profile));
+    const RankCosts ranks = rank_costs(input.deck, input.mesh, profile);
+    return what_if(
+        {input.graph, input.mesh, options, balanced, ranks, costs_of_changes(input.deck, profile)});
+  }
+
+  PlanningInput input;
+  Profile profile;
+  SearchOptions options;
+};
+
+TEST(WhatIf, DevicesStayUnequal) {
+  const UnequalDevices now("200MB/s");
+  const WhatIfReport report = now.report();
+  EXPECT_DOUBLE_EQ(report.now_s, now.step());
+  EXPECT_LT(report.now_s, 0.99 * UnequalDevices("200MB/s", "100GFLOPS").step());
+  const double faster = UnequalDevices("400MB/s").step();
+  EXPECT_LT(faster, 0.99 * report.now_s);
+  expect_step(report, "bandwidth of axis ranks x 2", faster);
+  expect_step(report, "memory x 2", report.now_s);
+  expect_step(report, "train.gradients bf16",
+              UnequalDevices("200MB/s", "400GFLOPS", "bf16").step());
+  const WhatIf& more = find(report, "ranks along axis ranks x 2");
+  EXPECT_FALSE(more.feasible);
+  EXPECT_EQ(more.reason, "cluster.devices does not say which devices they have");
 }
 
 TEST(WhatIf, NothingThatFitsIsAnError) {

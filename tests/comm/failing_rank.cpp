@@ -96,13 +96,19 @@ int main(int argc, char** argv) {
   if (hidup::without_device()) {
     return hidup::kSkipped;
   }
-  const std::string how = argc > 1 ? argv[1] : "";
+  std::string how = argc > 1 ? argv[1] : "";
+  const std::string ordered = "ordered_";
+  const bool is_ordered = how.starts_with(ordered);
+  how.erase(0, is_ordered ? ordered.size() : 0);
   if (how == "stop_before_mpi" && hidup::launched_rank() == 1) {
     std::raise(SIGSTOP);
   }
   hidup::MpiSession mpi(&argc, &argv);
   if (how == "stop_as_mpi_runs" && mpi.world().rank() == 1) {
     std::raise(SIGSTOP);
+  }
+  if (is_ordered) {
+    mpi.order_ranks({0, 2, 1});
   }
   run(mpi, how);
   return 0;

@@ -55,6 +55,25 @@ TEST(WhatIsSlow, IsARankOfItsClass) {
   EXPECT_THAT(what_is_slow(measured.rates, measured.pairs, measured.links), IsEmpty());
 }
 
+TEST(RatesOfClasses, AreTheLeastAndTheMedian) {
+  Measured measured;
+  EXPECT_EQ(rates_of_classes(measured.rates).size(), 1U);
+  measured.rates.push_back(
+      {.host = "b", .device = 1, .products = 9e9, .memory = 3e9, .rated = 1e10});
+  measured.rates[1].products = 40e9;
+  measured.rates[3].memory = 19e9;
+  const std::vector<ClassRates> classes = rates_of_classes(measured.rates);
+  ASSERT_EQ(classes.size(), 2U);
+  EXPECT_THAT(classes[0].ranks, ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(classes[1].ranks, ElementsAre(4));
+  EXPECT_EQ(classes[0].least_products, 40e9);
+  EXPECT_EQ(classes[0].median_products, 50e9);
+  EXPECT_EQ(classes[0].least_memory, 19e9);
+  EXPECT_EQ(classes[0].median_memory, 20e9);
+  EXPECT_EQ(classes[1].median_products, 9e9);
+  EXPECT_EQ(classes[1].rated, 1e10);
+}
+
 TEST(WhatIsSlow, IsALink) {
   Measured measured;
   measured.links[2] = 0.5e9;  // of ranks 0 and 3

@@ -48,6 +48,16 @@ TEST(Devices, AreTheSameHoweverTheirRanksAreNamed) {
             (std::vector<size_t>{1, 0, 1, 1}));
 }
 
+TEST(Devices, OfHostsFollowThemToOtherNumbers) {
+  EXPECT_FALSE(counts_ranks(*with("[]").cluster));
+  EXPECT_TRUE(counts_ranks(*with("[{count: 2}, {host: b}]").cluster));
+  EXPECT_TRUE(counts_ranks(*with("[{ranks: 0-1}, {host: b}]").cluster));
+  const Deck by_host = with("[{host: b}, {host: a}]");
+  EXPECT_FALSE(counts_ranks(*by_host.cluster));
+  const Deck ordered = with_order(with_hosts(by_host, {"a", "b", "a", "b"}), {0, 2, 1, 3});
+  EXPECT_EQ(classes_of_ranks(*ordered.cluster, 4), (std::vector<size_t>{1, 1, 0, 0}));
+}
+
 TEST(Devices, HaveTheValuesOfTheDeviceWhereTheyLackThem) {
   const Deck deck = with("[{flops: 1TFLOPS, memory: 4GiB, threads: 3}, {kind: cuda}]",
                          {"cluster.device.flops=2TFLOPS", "cluster.device.flops_16bit=8TFLOPS",

@@ -57,6 +57,22 @@ class DoctorTest(harness.RunTest):
         for row in rows:
             self.assertGreater(min(map(float, row[1:])), 0)
 
+    def test_names_classes_of_devices(self):
+        devices = "cluster.devices=[{ranks: '0, 2', flops: 2GFLOPS, memory: 1GiB}, {count: 1, flops: 1GFLOPS}]"
+        args = ["doctor", "--compare", "--cluster", self.folder / "cluster.yaml"]
+        result = harness.run(3, [*args, "--set", devices])
+        self.assert_done(result)
+        self.assertIn("ranks 0, 2: " + harness.DEVICE + ", 0.002 TFLOPS, 1.00 GiB\n", result.stdout)
+        self.assertIn("rank 1: " + harness.DEVICE + ", 0.001 TFLOPS\n", result.stdout)
+        rows = re.findall(r"^(ranks? [\d, ]+?)  +(\S+) Gflop/s +(\S+) Gflop/s +(\S+) Gflop/s +(\S+) GB/s "
+                          r"+(\S+) GB/s$", result.stdout, re.MULTILINE)
+        self.assertEqual([(row[0], row[3]) for row in rows], [("ranks 0, 2", "2"), ("rank 1", "1")],
+                         result.stdout)
+        for _, least, median, _, least_memory, median_memory in rows:
+            self.assertLessEqual(float(least), float(median))
+            self.assertLessEqual(float(least_memory), float(median_memory))
+        self.assertNotIn("class of devices", harness.run(2, args).stdout)
+
     def test_what_looks_wrong_with_a_run(self):
         out = self.folder / "run.h5"
         out.write_text("precious")

@@ -200,6 +200,23 @@ class WithoutRanks(SearchTest):
 
 class Explained(SearchTest):
 
+    def test_classes_of_devices(self):
+        self.assertNotIn("classes", self.json("explain", "--ranks", 2, "--strategy", "dp"))
+        args = ["--ranks", 3, "--what-if", "--set", "cluster.devices=[{flops: 4GFLOPS, memory: 2GiB}, "
+                                                    "{count: 2, flops: 2GFLOPS, memory: 1GiB}]"]
+        plan = self.json("explain", *args)
+        fast, slow = plan["classes"]
+        self.assertEqual((fast["ranks"], slow["ranks"]), ("0", "1, 2"))
+        self.assertEqual((fast["memory_limit_bytes"], slow["memory_limit_bytes"]), (2 << 30, 1 << 30))
+        self.assertAlmostEqual(fast["flops_part"] + slow["flops_part"], 1)
+        for each in fast, slow:
+            self.assertAlmostEqual(each["compute_s"] + each["wait_s"], plan["predicted_iteration_s"])
+        ranks = next(change for change in plan["what_if"] if change["kind"] == "ranks")
+        self.assertEqual((ranks["feasible"], ranks["reason"]),
+                         (False, "cluster.devices does not say which devices they have"))
+        text = self.command("explain", *args).stdout
+        self.assertRegex(text, r"\n  rank 0, 0.004 TFLOPS +\S+ %  computes +\S+ [um]s, waits .* of 2.00 GiB\n")
+
     def test_where_the_time_goes(self):
         plan = self.json("explain", "--ranks", 2, "--strategy", "dp")
         self.assertEqual(plan["strategy"], "dp")

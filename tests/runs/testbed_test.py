@@ -1,6 +1,7 @@
 """The test bed of several hosts (jobs/testbed): runs on it, its limits, and its removal."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,12 @@ def run_on_hosts(ranks, args, program=harness.BINARY, **options):
     return harness_run(0, ["-n", ranks, program, *args], program=TESTBED / "run.sh", **options)
 
 
+def run_spread(ranks, args, program=harness.BINARY, **options):
+    """Neighbouring ranks are on different hosts."""
+    return harness_run(0, ["-n", ranks, "--spread", program, *args], program=TESTBED / "run.sh",
+                       **options)
+
+
 class TrainingOnHosts(TestbedTest):
 
     def test_runs_equal_those_without(self):
@@ -63,6 +70,51 @@ class TrainingOnHosts(TestbedTest):
                 # Every step needs at least the other host's gradients, or its tokens.
                 self.assertGreater(self.sent() - sent, harness.TRAIN["steps"] * 4096)
         self.down()
+
+    def test_ranks_of_a_host_become_neighbours(self):
+        """mpirun spreads the ranks; cluster.order brings those of a host together."""
+        self.write_deck(sequence=85)  # more activations than gradients
+        cluster = self.folder / "cluster.yaml"
+        cluster.write_text(cluster.read_text().replace(
+            "[{name: ranks, size: auto}]", "[{name: node, size: 2, bandwidth: 1Gbps}, "
+                                           "{name: core, size: 2, bandwidth: 5GB/s}]"))
+        strategy = ["--strategy", "node=dp,core=megatron"]
+        self.script("up.sh", "--rate", "1gbit")
+        runs, sent = [], []
+        for order in ("as-given", "auto"):
+            before = self.sent()
+            with mock.patch.object(harness, "run", run_spread):
+                runs.append(self.train(4, strategy, f"cluster.order={order}"))
+            sent.append(self.sent() - before)
+        self.assert_equal_runs(*runs)
+        # As given, activations cross the network; in order, gradients alone do.
+        self.assertGreater(sent[0], 2 * sent[1])
+        self.assertEqual(self.order_of(runs[0]), (["hidup0", "hidup1"] * 2, None))
+        self.assertEqual(self.order_of(runs[1]), (["hidup0"] * 2 + ["hidup1"] * 2, "0 2 1 3"))
+
+        said = "cluster.order: ranks of a host are neighbours along core: order 0 2 1 3"
+        devices = "cluster.devices=[{host: hidup1, flops: 1GFLOPS}, {host: hidup0, flops: 2GFLOPS}]"
+        for setting, text in ((devices, f"{said}\n"),
+                              (devices.replace("host: hidup1", "count: 2"), f"{said} would be better")):
+            with self.subTest(setting=setting):
+                result = run_spread(4, self.train_args("devices.h5", strategy, setting,
+                                                       "train.steps=1", ["--overwrite"]))
+                self.assert_done(result)
+                self.assertIn(text, result.stderr)
+                with h5py.File(self.folder / "devices.h5") as file:
+                    ranks = re.findall(r'ranks: "(.*)"', file["input/resolved"][()].decode())
+                self.assertEqual(ranks, ["2, 3", "0, 1"] if setting == devices else ["auto", "0, 2"])
+        doctor = run_spread(4, ["doctor", "--cluster", cluster, "--set", devices])
+        self.assert_done(doctor)
+        self.assertIn(f"{said}\n", doctor.stderr)
+        self.assertEqual(re.findall(r"^ +\d  (hidup\d) ", doctor.stdout, re.MULTILINE),
+                         ["hidup0"] * 2 + ["hidup1"] * 2, doctor.stdout)
+        self.down()
+
+    @staticmethod
+    def order_of(trained):
+        with h5py.File(trained.path) as file:
+            return list(file.attrs["hostnames"]), file.attrs.get("mpi_ranks")
 
     def test_a_profile_of_another_rate_is_measured_again(self):
         environment = {"env": {"XDG_CACHE_HOME": str(self.folder / "cache")}}
