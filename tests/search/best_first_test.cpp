@@ -1,6 +1,6 @@
 // The best-first search as a second opinion: against trying all plans, and against the dynamic
 // programming.
-#include "best_first.h"
+#include "search/dp/best_first.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// A second opinion on small problems, for tests: best-first search (A*: Hart, Nilsson and Raphael
-// 1968) over the plans of the dynamic programming, without its states, dominance and beams. HAP
-// (EuroSys 2024) searches so, with a heuristic of 0.
+// A second opinion on small problems: best-first search (A*: Hart, Nilsson and Raphael 1968) over
+// the plans of the dynamic programming, without its states, dominance and beams. HAP (EuroSys 2024)
+// searches so, with a heuristic of 0.
 #pragma once
 
 #include <cstddef>
