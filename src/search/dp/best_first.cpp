@@ -153,11 +153,11 @@ class BestFirst {
         result.plan = FoundPlan{plan, evaluate(problem_, plan), "best first"};
         return result;
       }
-      if (++result.expanded > options_.most_expanded) {
+      if (++result.expanded + open_.size() > options_.most_partial) {
         fail(ExitCode::usage,
-             "the problem of {} operations is too large for a best-first search: it has extended "
-             "{} partial plans without reaching the end; with search.method dp it is not",
-             problem_.ops.size(), options_.most_expanded);
+             "the problem of {} operations is too large for a best-first search: {} partial plans "
+             "do not reach the end; search.method dp has no such limit",
+             problem_.ops.size(), options_.most_partial);
       }
       extend(best);
     }
