@@ -16,6 +16,7 @@
 #include "deck/data_deck.h"
 #include "deck/device_classes.h"
 #include "deck/model_deck.h"
+#include "deck/search_deck.h"
 #include "deck/train_deck.h"
 #include "graph/batch.h"
 #include "models/graph_file.h"
@@ -345,6 +346,7 @@ void check_that_a_search_fits(const Deck& deck) {
 SearchOptions search_options(const Deck& deck, const Graph& graph, const Mesh& mesh,
                              const std::string& hints) {
   SearchOptions options{.time_limit_s = kSearchTime, .lowering = lowering_options(deck)};
+  options.effort.best_first = deck.search->method == "astar";
   const std::vector<DeviceClass> devices = device_classes(*deck.cluster);
   std::vector<int64_t> memory;
   for (const size_t item : classes_of_ranks(*deck.cluster, ranks_of(mesh))) {

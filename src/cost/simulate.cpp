@@ -3,37 +3,27 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "core/check.h"
 #include "cost/duration.h"
+#include "program/work.h"
 
 namespace hidup {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::max();
 
-// Returns true where the parts of every value have the same size on both ranks.
-bool same_parts(const Program& program, int64_t a, int64_t b) {
-  for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
-    if (program.local_bytes(id, a) != program.local_bytes(id, b)) {
-      return false;
-    }
-  }
-  return true;
-}
-
 class Simulation {
  public:
   Simulation(const Program& program, const RankCosts& costs) : program_(program), costs_(costs) {
-    std::vector<int64_t> unlike;
+    const WorkKinds kinds(program);
+    std::set<std::pair<size_t, std::vector<int64_t>>>
+        known;  // by class of costs and sizes of parts
     for (const int64_t rank : ranks_of_every_kind(program, costs)) {
-      const auto is_like = [&](int64_t of) {
-        return costs.class_of(of) == costs.class_of(rank) && same_parts(program, of, rank);
-      };
-      if (std::ranges::none_of(unlike, is_like)) {
-        unlike.push_back(rank);
-        ranks_.push_back(make_rank(rank));
+      if (known.emplace(costs.class_of(rank), kinds.bytes_on(rank)).second) {
+        ranks_.push_back(make_rank(kinds, rank));
       }
     }
     events_.resize(ranks_.size());
@@ -101,10 +91,10 @@ class Simulation {
     return times;
   }
 
-  Rank make_rank(int64_t id) const {
+  Rank make_rank(const WorkKinds& kinds, int64_t id) const {
     Rank rank{.steps = RankSteps(program_, id)};
     const size_t count = program_.instructions.size();
-    AlikeInstructions alike = alike_instructions(program_, id);
+    AlikeInstructions alike = kinds.on(id);
     rank.alike = std::move(alike.number);
     rank.durations.reserve(alike.first.size());
     for (const int first : alike.first) {

@@ -1,8 +1,8 @@
 // The decks: the model, data, training and machine of a run.
 //
-// Two YAML files hold them: the model deck (sections model, data, train) and the cluster deck
-// (section cluster). keys.cpp has one record per key with the meaning, default and limits of its
-// member.
+// Two YAML files hold them: the model deck (sections model, data, train, search) and the cluster
+// deck (section cluster). keys.cpp has one record per key with the meaning, default and limits of
+// its member.
 //
 // Rank 0 reads the files and broadcasts their text, so all ranks parse the same bytes. A deck
 // stays as it was parsed, and remembers where each key was written, for errors that are found
@@ -34,12 +34,14 @@ struct DeckPlaces {
 struct ModelDeck;    // deck/model_deck.h
 struct DataDeck;     // deck/data_deck.h
 struct TrainDeck;    // deck/train_deck.h
+struct SearchDeck;   // deck/search_deck.h
 struct ClusterDeck;  // deck/cluster_deck.h
 
 struct Deck {
   Indirect<ModelDeck> model;
   Indirect<DataDeck> data;
   Indirect<TrainDeck> train;
+  Indirect<SearchDeck> search;
   Indirect<ClusterDeck> cluster;
   DeckPlaces places;  // empty in a deck that was not parsed
 };

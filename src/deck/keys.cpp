@@ -7,6 +7,7 @@
 #include "deck/cluster_keys.h"
 #include "deck/data_deck.h"
 #include "deck/model_deck.h"
+#include "deck/search_deck.h"
 #include "deck/train_keys.h"
 
 namespace hidup {
@@ -257,10 +258,24 @@ std::vector<Key> data_keys() {
   };
 }
 
+std::vector<Key> search_keys() {
+  return {
+      {.name = "search.method",
+       .doc =
+           "How a search finds the plans that it simulates. dp: by dynamic programming. astar: by "
+           "best-first search, a second opinion that finds the best plan by the search's cost "
+           "model, but only for graphs of few operations on few axes; for larger ones it is an "
+           "error. auto: dp.",
+       .fallback = "auto",
+       .choices = {"auto", "dp", "astar"},
+       .slot = [](Deck& d, Item) -> Slot { return &d.search->method; }},
+  };
+}
+
 std::vector<Key> all_keys() {
   std::vector<Key> all;
-  for (const auto& part :
-       {model_keys(), moe_keys(), data_keys(), train_keys(), checkpoint_keys(), cluster_keys()}) {
+  for (const auto& part : {model_keys(), moe_keys(), data_keys(), train_keys(), checkpoint_keys(),
+                           search_keys(), cluster_keys()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
@@ -273,6 +288,7 @@ std::span<const Section> sections() {
       {"model", DeckFile::model, "The model. Sizes count elements."},
       {"data", DeckFile::model, "The data."},
       {"train", DeckFile::model, "The training."},
+      {"search", DeckFile::model, "The search for a strategy."},
       {"cluster", DeckFile::cluster, "The cluster."},
   };
   return kSections;

@@ -2,6 +2,7 @@
 #include "deck/data_deck.h"
 #include "deck/indirect.h"
 #include "deck/model_deck.h"
+#include "deck/search_deck.h"
 #include "deck/train_deck.h"
 
 namespace hidup {
@@ -29,6 +30,7 @@ Indirect<Value>::~Indirect() = default;
 template class Indirect<ModelDeck>;
 template class Indirect<DataDeck>;
 template class Indirect<TrainDeck>;
+template class Indirect<SearchDeck>;
 template class Indirect<ClusterDeck>;
 
 }  // namespace hidup

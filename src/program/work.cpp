@@ -41,68 +41,169 @@ class Numbers {
   std::unordered_map<std::string, int> numbers_;
 };
 
-// Numbers values per rank, so that values with equal parts have equal numbers.
-std::vector<int> alike_values(const Program& program, int64_t rank) {
-  std::vector<int> alike;
-  alike.reserve(program.values.size());
+// Adds all that instructions of the same work have in common but their operands.
+void add_meaning(const Instruction& instruction, Numbers& numbers) {
+  numbers.add(instruction.opcode);
+  numbers.add(instruction.axis);
+  numbers.add(instruction.inner_axes.size());
+  for (const int axis : instruction.inner_axes) {
+    numbers.add(axis);
+  }
+  numbers.add(instruction.flat);
+  numbers.add(instruction.algorithms.size());
+  for (const CollectiveAlgorithm algorithm : instruction.algorithms) {
+    numbers.add(algorithm);
+  }
+  numbers.add(instruction.sent_as ? 1 + static_cast<int>(*instruction.sent_as) : 0);
+  numbers.add(instruction.group.size());
+  for_each_attribute(instruction.attributes, [&](std::string_view name, double value) {
+    numbers.add(name);
+    numbers.add(value);
+  });
+}
+
+void add_operands(const Instruction& instruction, const std::vector<int>& kinds,
+                  const std::vector<int>* numbers_of_kinds, Numbers& numbers) {
+  for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+    numbers.add(operands->size());
+    for (const ValueId operand : *operands) {
+      const int kind = kinds[static_cast<size_t>(operand)];
+      numbers.add(numbers_of_kinds ? (*numbers_of_kinds)[static_cast<size_t>(kind)] : kind);
+    }
+  }
+}
+
+void add_all(const std::vector<size_t>& axes, Numbers& numbers) {
+  numbers.add(axes.size());
+  for (const size_t axis : axes) {
+    numbers.add(axis);
+  }
+}
+
+}  // namespace
+
+WorkKinds::WorkKinds(const Program& program) : program_(program) {
+  find_values();
+  find_instructions();
+}
+
+// Buffers follow the values that they hold.
+void WorkKinds::find_values() {
   Numbers numbers;
-  for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
-    const Value& value = program.value(id);
+  const auto find = [&](ValueId id) {
+    const Value& value = program_.value(id);
+    numbers.add(value.dtype);
+    numbers.add(value.padded_rows);
+    numbers.add(value.shape.size());
+    for (const int64_t extent : value.shape) {
+      numbers.add(extent);
+    }
+    for (const Placement& placement : value.layout) {
+      numbers.add(placement.kind);
+      numbers.add(placement.dim);
+      numbers.add(placement.share.number());
+    }
+    numbers.add(value.batch.dim);
+    numbers.add(value.batch.start);
+    numbers.add(value.batch.global);
+    add_all(value.exchanged_along, numbers);
+    add_all(value.summed_along, numbers);
+    for (const ValueId held : value.holds) {
+      numbers.add(value_kind_[static_cast<size_t>(held)]);
+    }
+    value_kind_[static_cast<size_t>(id)] = numbers.take();
+    if (numbers.count() > std::ssize(first_value_)) {
+      first_value_.push_back(id);
+    }
+  };
+  const auto count = static_cast<ValueId>(program_.values.size());
+  for (ValueId id = 0; id < count; ++id) {
+    value_kind_.push_back(-1 - id);  // unlike all others until found
+  }
+  for (const bool buffers : {false, true}) {
+    for (ValueId id = 0; id < count; ++id) {
+      if (program_.value(id).holds.empty() != buffers) {
+        find(id);
+      }
+    }
+  }
+}
+
+void WorkKinds::find_instructions() {
+  Numbers meanings;
+  Numbers numbers;
+  for (size_t i = 0; i < program_.instructions.size(); ++i) {
+    const Instruction& instruction = program_.instructions[i];
+    add_meaning(instruction, meanings);
+    const int meaning = meanings.take();
+    numbers.add(meaning);
+    for (const int64_t rank : instruction.group) {
+      numbers.add(rank);
+    }
+    add_operands(instruction, value_kind_, nullptr, numbers);
+    kinds_.number.push_back(numbers.take());
+    if (numbers.count() > std::ssize(kinds_.first)) {
+      kinds_.first.push_back(static_cast<int>(i));
+      means_.push_back(meaning);
+    }
+  }
+}
+
+// Numbers the kinds of values, so that kinds with equal parts on the rank have equal numbers.
+std::vector<int> WorkKinds::alike_values(int64_t rank) const {
+  std::vector<int> alike;
+  alike.reserve(first_value_.size());
+  Numbers numbers;
+  for (const ValueId id : first_value_) {
+    const Value& value = program_.value(id);
     numbers.add(value.dtype);
     numbers.add(value.holds.size());
     numbers.add(value.padded_rows);
     if (value.holds.empty()) {
-      const Region region = program.region(id, rank);
+      const Region region = program_.region(id, rank);
       for (int d = 0; d < region.dims; ++d) {
         numbers.add(region.extent[d]);
       }
     } else {
-      numbers.add(program.local_bytes(id, rank));
+      numbers.add(program_.local_bytes(id, rank));
     }
     alike.push_back(numbers.take());
   }
   return alike;
 }
 
-}  // namespace
-
-AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
-  const std::vector<int> values = alike_values(program, rank);
+AlikeInstructions WorkKinds::on(int64_t rank) const {
+  const std::vector<int> values = alike_values(rank);
   AlikeInstructions alike;
-  alike.number.reserve(program.instructions.size());
+  std::vector<int> of_kind;
   Numbers numbers;
-  for (size_t i = 0; i < program.instructions.size(); ++i) {
-    const Instruction& instruction = program.instructions[i];
-    numbers.add(instruction.opcode);
-    numbers.add(instruction.axis);
-    numbers.add(instruction.inner_axes.size());
-    for (const int axis : instruction.inner_axes) {
-      numbers.add(axis);
-    }
-    numbers.add(instruction.flat);
-    numbers.add(instruction.algorithms.size());
-    for (const CollectiveAlgorithm algorithm : instruction.algorithms) {
-      numbers.add(algorithm);
-    }
-    numbers.add(instruction.sent_as ? 1 + static_cast<int>(*instruction.sent_as) : 0);
-    numbers.add(instruction.group.size());
-    numbers.add(skips(program, instruction, rank));
-    for_each_attribute(instruction.attributes, [&](std::string_view name, double value) {
-      numbers.add(name);
-      numbers.add(value);
-    });
-    for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
-      numbers.add(operands->size());
-      for (const ValueId operand : *operands) {
-        numbers.add(values[static_cast<size_t>(operand)]);
-      }
-    }
-    alike.number.push_back(numbers.take());
-    if (numbers.count() > static_cast<int>(alike.first.size())) {
-      alike.first.push_back(static_cast<int>(i));
+  for (size_t kind = 0; kind < kinds_.first.size(); ++kind) {
+    const int first = kinds_.first[kind];
+    const Instruction& instruction = program_.instructions[static_cast<size_t>(first)];
+    numbers.add(means_[kind]);
+    numbers.add(skips(program_, instruction, rank));
+    add_operands(instruction, value_kind_, &values, numbers);
+    of_kind.push_back(numbers.take());
+    if (numbers.count() > std::ssize(alike.first)) {
+      alike.first.push_back(first);
     }
   }
+  alike.number.reserve(kinds_.number.size());
+  for (const int kind : kinds_.number) {
+    alike.number.push_back(of_kind[static_cast<size_t>(kind)]);
+  }
   return alike;
+}
+
+std::vector<int64_t> WorkKinds::bytes_on(int64_t rank) const {
+  std::vector<int64_t> bytes(first_value_.size());
+  std::ranges::transform(first_value_, bytes.begin(),
+                         [&](ValueId id) { return program_.local_bytes(id, rank); });
+  return bytes;
+}
+
+AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
+  return WorkKinds(program).on(rank);
 }
 
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank) {

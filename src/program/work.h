@@ -34,6 +34,30 @@ struct AlikeInstructions {
 };
 AlikeInstructions alike_instructions(const Program& program, int64_t rank);
 
+// Values and instructions that are alike on every rank, found once for all ranks: few are left to
+// look at on each of them.
+class WorkKinds {
+ public:
+  explicit WorkKinds(const Program& program);  // which must outlive this
+
+  // Returns alike_instructions().
+  AlikeInstructions on(int64_t rank) const;
+  // Returns the bytes of the rank's part of a value of every kind: equal for two ranks where all of
+  // their parts have the same sizes.
+  std::vector<int64_t> bytes_on(int64_t rank) const;
+
+ private:
+  void find_values();
+  void find_instructions();
+  std::vector<int> alike_values(int64_t rank) const;
+
+  const Program& program_;
+  std::vector<int> value_kind_;       // of each value
+  std::vector<ValueId> first_value_;  // of each kind
+  AlikeInstructions kinds_;
+  std::vector<int> means_;  // of each kind, a number for all but its operands
+};
+
 // Sets Instruction::flops and bytes to those of rank 0.
 void estimate_work(Program& program);
 

@@ -1,8 +1,10 @@
 #include "sharding/share.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <queue>
+#include <utility>
 
 #include "core/check.h"
 
@@ -41,16 +43,23 @@ std::vector<int64_t> seats_of(const Share& share, int64_t seats) {
   // rank's rounded quota. The other seats, at most one per rank, are granted one by one.
   const int64_t twice_x = std::max<int64_t>(2 * seats - ranks, 0);
   std::vector<int64_t> given;
-  std::priority_queue<Claim> claims;
+  given.reserve(share.size());
   int64_t left = seats;
-  for (size_t rank = 0; rank < share.size(); ++rank) {
-    const int64_t weight = share[rank];
+  for (const int64_t weight : share) {
     given.push_back((weight * twice_x + total) / (2 * total));
     left -= given.back();
-    if (weight > 0) {
-      claims.push({weight, 2 * given.back() + 1, rank});
+  }
+  if (left == 0) {
+    return given;
+  }
+  std::vector<Claim> of_ranks;
+  of_ranks.reserve(share.size());
+  for (size_t rank = 0; rank < share.size(); ++rank) {
+    if (share[rank] > 0) {
+      of_ranks.push_back({share[rank], 2 * given[rank] + 1, rank});
     }
   }
+  std::priority_queue<Claim> claims(std::less<Claim>(), std::move(of_ranks));
   for (; left > 0; --left) {
     Claim claim = claims.top();
     claims.pop();

@@ -343,6 +343,15 @@ TEST(SearchFor, KeepsTheMemoryOfTheDevice) {
       input.graph, input.mesh, CostModel(costs_without_ranks(input.deck, input.mesh)), options)));
 }
 
+TEST(SearchFor, TakesPlansFromTheMethodOfTheDeck) {
+  const SmallDecks decks;
+  for (const auto& [method, is_astar] :
+       {std::pair("auto", false), {"dp", false}, {"astar", true}}) {
+    const PlanningInput input = decks.read({fmt::format("search.method={}", method)});
+    EXPECT_EQ(search_options(input.deck, input.graph, input.mesh, "").effort.best_first, is_astar);
+  }
+}
+
 TEST(Annotate, NotesThePredictionAndTheFirstOperationOfEveryStage) {
   const SmallDecks decks;
   const PlanningInput input = decks.read({"train.microbatches=2"});

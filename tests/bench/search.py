@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Time and memory of `hidup search`, whole process, by the number of layers; and, for every shipped
-model on every shipped cluster, the gap of its result to its lower bound, and beside it the fastest
+"""Time and memory of `hidup search`, whole process, by the number of layers and for unequal devices; and,
+for every shipped model on every shipped cluster, the gap of its result to its lower bound, and beside it the fastest
 strategy with a name, on two axes with a name per axis. Needs only the program; half an hour. Prints,
 asserts nothing.
 
@@ -31,6 +31,8 @@ MANY = "v100-8x8-10gbps-flat"  # 64 devices
 # A deck whose data are not shipped, and clusters without a mesh.
 WITHOUT = ["gpt2-124m-finetune", "h200-1", "laptop"]
 NOTHING_FITS = 3
+# Models that are searched on unequal devices.
+UNEQUAL = ["bert", "vit", "bert-sgmoe", "vit-sgmoe", "gpt2-124m"]
 
 
 def cpu_seconds():
@@ -39,12 +41,13 @@ def cpu_seconds():
 
 
 def search(binary, deck, cluster, repetitions, *args):
-    """Returns the JSON result of the fastest of the runs, with process_s."""
+    """Returns the JSON result of the fastest of the runs, with process_s. `cluster`: a shipped one, or a file."""
     results = []
+    cluster = CLUSTERS / f"{cluster}.yaml" if isinstance(cluster, str) else cluster
     for _ in range(repetitions):
         began, used = time.monotonic(), cpu_seconds()
         output = subprocess.run(
-            [binary, "search", deck, "--cluster", CLUSTERS / f"{cluster}.yaml", "--json", *args],
+            [binary, "search", deck, "--cluster", cluster, "--json", *args],
             check=True, capture_output=True, text=True).stdout
         results.append({**json.loads(output), "process_s": time.monotonic() - began,
                         "cpu_s": cpu_seconds() - used})
@@ -69,22 +72,46 @@ def different_layers(binary, folder, layers):
     return deck
 
 
+def ten_classes(folder):
+    """Returns a cluster deck of 64 machines with 8 devices, in ten classes."""
+    lines = ["cluster:", "  device: {kind: cuda, memory: 15GiB}", "  devices:"]
+    for number in range(10):
+        machines = 7 if number < 4 else 6
+        lines.append(f"    - {{count: {8 * machines}, flops: {15.7 - 0.6 * number:.1f}TFLOPS, "
+                     f"memory_bandwidth: {900 - 20 * number}GB/s}}")
+    lines += ["  mesh:",
+              "    - {name: node, size: 64, bandwidth: 10.4Gbps, shared: 8, latency: 30us}",
+              "    - {name: gpu, size: 8, bandwidth: 80GB/s, latency: 10us}"]
+    deck = folder / "ten.yaml"
+    deck.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return deck
+
+
+def print_times(title, binary, repetitions, cases):
+    """Prints a row for each case (name, model deck, cluster, further arguments)."""
+    print(f"| {title} | search_s | process | its cores | peak | gap |\n|---|---|---|---|---|---|")
+    for name, deck, cluster, args in cases:
+        result = search(binary, deck, cluster, repetitions, *args)
+        gap = "none" if result["gap"] is None else f"{100 * result['gap']:.1f} %"
+        print(f"| {name} | {result['search_s'] * 1e3:.0f} ms "
+              f"| {result['process_s'] * 1e3:.0f} ms | {result['cpu_s'] * 1e3:.0f} ms "
+              f"| {result['peak_rss_bytes'] / 2**20:.0f} MiB | {gap} |",
+              flush=True)
+    print()
+
+
 def print_speed(binary, repetitions):
-    print("| bert-sgmoe, 64 devices | search_s | process | its cores | peak | gap |\n"
-          "|---|---|---|---|---|---|")
-    with tempfile.TemporaryDirectory() as folder:
-        cases = [(f"{layers} layers", MODELS / "bert-sgmoe.yaml",
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        cases = [(f"{layers} layers", MODELS / "bert-sgmoe.yaml", MANY,
                   ["--set", f"model.layers={layers}", "--set", "cluster.device.memory=1TiB"])
                  for layers in (8, 12, 48, 1000)]
-        cases.append(("48 layers that differ",
-                      different_layers(binary, pathlib.Path(folder), 48), []))
-        for name, deck, args in cases:
-            result = search(binary, deck, MANY, repetitions, *args)
-            gap = "none" if result["gap"] is None else f"{100 * result['gap']:.1f} %"
-            print(f"| {name} | {result['search_s'] * 1e3:.0f} ms "
-                  f"| {result['process_s'] * 1e3:.0f} ms | {result['cpu_s'] * 1e3:.0f} ms "
-                  f"| {result['peak_rss_bytes'] / 2**20:.0f} MiB | {gap} |",
-                  flush=True)
+        cases.append(("48 layers that differ", different_layers(binary, folder, 48), MANY, []))
+        print_times("bert-sgmoe, 64 devices", binary, repetitions, cases)
+        for title, cluster in [("16 V100 and 48 P100", "v100p100-2x8-6x8"),
+                               ("512 devices in 10 classes", ten_classes(folder))]:
+            print_times(title, binary, repetitions,
+                        [(model, MODELS / f"{model}.yaml", cluster, []) for model in UNEQUAL])
 
 
 def fastest_name(found):

@@ -69,7 +69,9 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "    keep: 3\n"
             "    folder: auto\n"
             "    blocking: off\n"
-            "    on_error: warn\n");
+            "    on_error: warn\n"
+            "search:\n"
+            "  method: auto\n");
   EXPECT_EQ(resolved_yaml(parse(kModel), DeckFile::cluster),
             "cluster:\n"
             "  device:\n"

@@ -25,10 +25,12 @@ TEST(WrongDecks, MeshMustBeAListOfAxes) {
 
 TEST(WrongDecks, NothingToRead) {
   EXPECT_EQ(problems_of("", "# only a comment\n"),
-            "m.yaml:1:1: expected the sections model, data, train of a model deck, found nothing\n"
+            "m.yaml:1:1: expected the sections model, data, train, search of a model deck, found "
+            "nothing\n"
             "c.yaml:1:1: expected the section cluster of a cluster deck, found nothing");
-  EXPECT_EQ(problems_of("- model\n"),
-            "m.yaml:1:1: expected the sections model, data, train of a model deck, found a list");
+  EXPECT_EQ(
+      problems_of("- model\n"),
+      "m.yaml:1:1: expected the sections model, data, train, search of a model deck, found a list");
 }
 
 TEST(WrongDecks, SyntheticDataNeedsAVocabulary) {

@@ -61,14 +61,14 @@ INSTANTIATE_TEST_SUITE_P(
                   "m.yaml:9:1: model is given twice, first in line 1"},
         WrongLine{"RequiredKeyMissing", 2, "",
                   "m.yaml:1:1: model.layers is missing: expected an integer from 1 to 10000"},
-        WrongLine{
-            "SectionIsAScalar", 6, "data: text\nx:",
-            "m.yaml:6:7: data: expected keys with values, found text\n"
-            "m.yaml:7:1: unknown section x: the sections here are model, data, train, cluster"},
-        WrongLine{
-            "SectionIsEmpty", 6, "data:\nx:",
-            "m.yaml:6:1: data: expected keys with values, found nothing\n"
-            "m.yaml:7:1: unknown section x: the sections here are model, data, train, cluster"},
+        WrongLine{"SectionIsAScalar", 6, "data: text\nx:",
+                  "m.yaml:6:7: data: expected keys with values, found text\n"
+                  "m.yaml:7:1: unknown section x: the sections here are model, data, train, "
+                  "search, cluster"},
+        WrongLine{"SectionIsEmpty", 6, "data:\nx:",
+                  "m.yaml:6:1: data: expected keys with values, found nothing\n"
+                  "m.yaml:7:1: unknown section x: the sections here are model, data, train, "
+                  "search, cluster"},
         WrongLine{"ListAsKey", 2, "  layers: 2\n  ? [a, b]\n  : 1",
                   "m.yaml:3:5: expected a key, found a list"},
         WrongLine{

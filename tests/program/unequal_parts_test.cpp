@@ -11,6 +11,7 @@
 #include "deck/model_deck.h"
 #include "program/memory.h"
 #include "program/verify.h"
+#include "program/work.h"
 #include "sample.h"
 
 namespace hidup {
@@ -169,6 +170,35 @@ TEST(UnequalParts, OfOneValueAloneAreRefused) {
   }
   EXPECT_GT(mutations, 100);
   EXPECT_EQ(accepted, "");
+}
+
+// Found once for all ranks, on each of them.
+TEST(WorkKinds, AreThoseOfEveryRank) {
+  const Program program = program_with(axis_of({5, 2, 2, 1, 1, 0}), ShareNumber::of(1));
+  const WorkKinds kinds(program);
+  const auto has_parts_of = [&](int64_t a, int64_t b) {
+    for (ValueId id = 0; id < static_cast<ValueId>(program.values.size()); ++id) {
+      if (program.local_bytes(id, a) != program.local_bytes(id, b)) {
+        return false;
+      }
+    }
+    return true;
+  };
+  for (int64_t rank = 0; rank < 6; ++rank) {
+    const AlikeInstructions alike = kinds.on(rank);
+    for (size_t i = 0; i < program.instructions.size(); ++i) {
+      const int first = alike.first.at(static_cast<size_t>(alike.number[i]));
+      const Instruction& a = program.instructions[i];
+      const Instruction& b = program.instructions[static_cast<size_t>(first)];
+      EXPECT_EQ(work_of(program, a, rank).flops, work_of(program, b, rank).flops) << a.name;
+      EXPECT_EQ(work_of(program, a, rank).bytes, work_of(program, b, rank).bytes) << a.name;
+      EXPECT_EQ(skips(program, a, rank), skips(program, b, rank)) << a.name;
+    }
+    for (int64_t other = 0; other < 6; ++other) {
+      EXPECT_EQ(kinds.bytes_on(rank) == kinds.bytes_on(other), has_parts_of(rank, other))
+          << rank << " and " << other;
+    }
+  }
 }
 
 }  // namespace

@@ -1,12 +1,16 @@
 // The best-first search as a second opinion: against trying all plans, and against the dynamic
 // programming.
-#include "best_first.h"
+#include "search/dp/best_first.h"
 
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string_view>
 
 #include "brute_force.h"
 #include "core/check.h"
 #include "random_problem.h"
+#include "setting.h"
 
 namespace hidup {
 namespace {
@@ -51,13 +55,30 @@ TEST(BestFirst, TheHeuristicExpandsAtMostAFifth) {
 TEST(BestFirst, RefusesLargeProblems) {
   const Problem problem = random_problem({.ops = 5, .blocks = 4});
   try {
-    best_first(problem, {.heuristic = false, .most_expanded = 100});
+    best_first(problem, {.heuristic = false, .most_partial = 100});
     FAIL();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
-                 "the problem of 21 operations is too large for a best-first search: it has "
-                 "extended 100 partial plans without reaching the end");
+                 "the problem of 21 operations is too large for a best-first search: 100 partial "
+                 "plans do not reach the end; search.method dp has no such limit");
     EXPECT_EQ(error.code(), ExitCode::usage);
+  }
+}
+
+TEST(BestFirst, FindsAtLeastAsFastPlansInAWholeSearch) {
+  const Graph graph = build_model(small_deck(1, 4), 1000);
+  const Mesh mesh = {{"ranks", 4}};
+  for (const int microbatches : {1, 2}) {
+    SearchOptions options{.microbatches = {microbatches}, .lowering = simple_lowering()};
+    const SearchOutcome dynamic = searched(graph, mesh, simple_costs(), options);
+    options.effort.best_first = true;
+    const SearchOutcome best = searched(graph, mesh, simple_costs(), options);
+    EXPECT_LE(best.objective_s, dynamic.objective_s * (1.0 + 1e-12));
+    EXPECT_GE(best.objective_s, dynamic.lower_bound_s * (1.0 - 1e-12));
+    EXPECT_NEAR(best.gap, 0.0, 1e-12);
+    EXPECT_TRUE(std::ranges::any_of(best.candidates, [](const Candidate& candidate) {
+      return std::string_view(candidate.by) == "best first";
+    }));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "search/dp/best_first.h"
 #include "search/dp/improve.h"
 #include "search/dp/relax.h"
 #include "search/dp/sweep.h"
@@ -202,11 +203,21 @@ class Solver {
   DynamicResult result_;
 };
 
+DynamicResult best_first_result(const Problem& problem) {
+  const BestFirstResult found = best_first(problem);
+  DynamicResult result{.least_bytes = bytes_bound(problem, false), .expanded = found.expanded};
+  if (found.plan) {
+    result.plans.push_back(*found.plan);
+    result.lower_bound = found.plan->cost.seconds;
+  }
+  return result;
+}
+
 }  // namespace
 
 DynamicResult solve(const Problem& problem, const DynamicOptions& options) {
   check_problem(problem);
-  return Solver(problem, options).run();
+  return options.best_first ? best_first_result(problem) : Solver(problem, options).run();
 }
 
 }  // namespace hidup

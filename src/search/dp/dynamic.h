@@ -29,6 +29,9 @@ struct DynamicOptions {
   // Relaxation ends where the best plan is above the bound by at most this part. Smaller gaps are
   // below the errors of predictions; 0.001 and 0.02 find the same in the same time.
   double gap = 0.005;
+  // Takes the plan of best_first(), and no other option. It is the best one, so its time is also
+  // the lower bound.
+  bool best_first = false;
   // Where memory is short, fills what the best plan leaves of the limit (descended()).
   bool fill = true;
   Deadline deadline = {};  // for everything but the first sweep
@@ -50,7 +53,7 @@ struct DynamicResult {
   size_t largest_front = 0;  // plans
 };
 
-// Throws Error(internal) under the conditions of check_problem().
+// Throws Error(internal) under the conditions of check_problem(), and as best_first().
 DynamicResult solve(const Problem& problem, const DynamicOptions& options);
 
 }  // namespace hidup

@@ -22,8 +22,9 @@ struct RankLoad {
   double bytes = 0.0;
 };
 
-RankLoad load_of(const Program& program, const RankCosts& costs, int64_t rank, bool with_bytes) {
-  const AlikeInstructions alike = alike_instructions(program, rank);
+RankLoad load_of(const Program& program, const WorkKinds& kinds, const RankCosts& costs,
+                 int64_t rank, bool with_bytes) {
+  const AlikeInstructions alike = kinds.on(rank);
   std::vector<double> seconds;
   seconds.reserve(alike.first.size());
   for (const int first : alike.first) {
@@ -85,11 +86,12 @@ class Measured {
       strategy.algorithms.clear();
       const ReshardCosts reshards(strategy.mesh, routes_);
       const Program program = lower_by_costs(*part.graph, strategy, lowering_, reshards);
+      const WorkKinds kinds(program);
       for (size_t c = 0; c < classes_.size(); ++c) {
         RankLoad load;
         for (const int64_t rank :
              ranks_at(program.mesh, axis_, classes_[c].coordinates[0], costs_)) {
-          take_most(load, load_of(program, costs_, rank, with_bytes_));
+          take_most(load, load_of(program, kinds, costs_, rank, with_bytes_));
         }
         for (size_t phase = 0; phase < kPhases; ++phase) {
           loads[c].compute_s[phase] += part.weight * load.compute_s[phase];

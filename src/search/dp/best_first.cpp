@@ -1,4 +1,4 @@
-#include "best_first.h"
+#include "search/dp/best_first.h"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/deadline.h"
 #include "search/dp/relax.h"
 #include "search/problem/pass.h"
 
@@ -144,6 +145,7 @@ class BestFirst {
     BestFirstResult result;
     add({.cost = {problem_.base_s, problem_.base_bytes}});
     while (!open_.empty()) {
+      TimeLimit::check();
       const Partial best = open_.top();
       open_.pop();
       if (best.choices.size() == problem_.ops.size()) {
@@ -151,11 +153,11 @@ class BestFirst {
         result.plan = FoundPlan{plan, evaluate(problem_, plan), "best first"};
         return result;
       }
-      if (++result.expanded > options_.most_expanded) {
+      if (++result.expanded + open_.size() > options_.most_partial) {
         fail(ExitCode::usage,
-             "the problem of {} operations is too large for a best-first search: it has extended "
-             "{} partial plans without reaching the end",
-             problem_.ops.size(), options_.most_expanded);
+             "the problem of {} operations is too large for a best-first search: {} partial plans "
+             "do not reach the end; search.method dp has no such limit",
+             problem_.ops.size(), options_.most_partial);
       }
       extend(best);
     }

@@ -1,6 +1,6 @@
-// A second opinion on small problems, for tests: best-first search (A*: Hart, Nilsson and Raphael
-// 1968) over the plans of the dynamic programming, without its states, dominance and beams. HAP
-// (EuroSys 2024) searches so, with a heuristic of 0.
+// A second opinion on small problems: best-first search (A*: Hart, Nilsson and Raphael 1968) over
+// the plans of the dynamic programming, without its states, dominance and beams. HAP (EuroSys 2024)
+// searches so, with a heuristic of 0.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ struct BestFirstOptions {
   // Bounds the rest of a plan by relaxations (without_overlap()). Without it the bound of a plan is
   // the time of its first operations alone.
   bool heuristic = true;
-  size_t most_expanded = 200'000;  // partial plans
+  size_t most_partial = 1'000'000;  // partial plans, of about 700 bytes each
 };
 
 struct BestFirstResult {
@@ -23,7 +23,7 @@ struct BestFirstResult {
   size_t expanded = 0;  // partial plans that were extended by the next operation's choices
 };
 
-// Throws Error(usage) for a problem that needs more than BestFirstOptions::most_expanded, and
+// Throws Error(usage) for a problem that needs more than BestFirstOptions::most_partial, and
 // Error(internal) under the conditions of check_problem().
 BestFirstResult best_first(const Problem& problem, const BestFirstOptions& options = {});
 
