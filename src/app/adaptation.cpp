@@ -52,11 +52,13 @@ void check_that_it_can_adapt(const Inputs& inputs, const MachineCosts& known) {
 }
 
 std::vector<double> parts_of_work(const Program& program) {
+  const std::vector<int64_t> alike = alike_ranks(program);
   std::vector<double> work;
-  for (int64_t rank = 0; rank < ranks_of(program.mesh); ++rank) {
-    double& flops = work.emplace_back(0.0);
-    for (const Instruction& instruction : program.instructions) {
-      flops += skips(program, instruction, rank) ? 0.0 : work_of(program, instruction, rank).flops;
+  for (size_t rank = 0; rank < alike.size(); ++rank) {
+    const auto like = static_cast<size_t>(alike[rank]);
+    double& flops = work.emplace_back(like < rank ? work[like] : 0.0);
+    for (size_t i = 0; like == rank && i < program.instructions.size(); ++i) {
+      flops += work_of(program, program.instructions[i], alike[rank]).flops;
     }
   }
   const double all = std::reduce(work.begin(), work.end());
