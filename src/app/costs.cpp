@@ -234,6 +234,10 @@ Mesh with_paces(Mesh mesh, const std::vector<double>& of_ranks) {
   return mesh;
 }
 
+Mesh with_measured_paces(Mesh mesh, const Profile& costs) {
+  return has_classes(costs, mesh) ? with_paces(std::move(mesh), measured_paces(costs)) : mesh;
+}
+
 double rated_flops(const Deck& deck, int64_t ranks) {
   const std::vector<double> flops = rated_flops_of_ranks(deck, ranks);
   return std::reduce(flops.begin(), flops.end());

@@ -45,6 +45,9 @@ std::vector<double> paces_of_ranks(const Deck& deck, const Mesh& mesh, const Pro
 // a coordinate is the least of its ranks. Without paces returns the same mesh.
 Mesh with_paces(Mesh mesh, const std::vector<double>& of_ranks);
 
+// Returns the mesh with the paces of measured classes, where `costs` have them.
+Mesh with_measured_paces(Mesh mesh, const Profile& costs);
+
 // Returns the costs of every rank; `costs`: from costs_of(). Each class of devices has its own.
 RankCosts rank_costs(const Deck& deck, const Mesh& mesh, const Profile& costs);
 

@@ -307,7 +307,7 @@ void check_strategy_choice(const std::string& name_or_file) {
 Strategy choose_strategy(const std::string& name_or_file, const Deck& deck, const Graph& graph,
                          const Mesh& mesh, const std::optional<Profile>& costs) {
   const bool named = !looks_like_file(name_or_file);
-  const Mesh paced = costs ? with_paces(mesh, paces_of_ranks(deck, mesh, *costs)) : mesh;
+  const Mesh paced = costs ? with_measured_paces(mesh, *costs) : mesh;
   Strategy strategy = with_pipeline(
       deck, graph,
       with_parts(deck, graph,

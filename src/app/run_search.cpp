@@ -42,8 +42,8 @@ CostsOf costs_of_changes(const Deck& deck, const Profile& costs) {
 
 SearchOutcome search_for(const Deck& deck, const Graph& graph, const Mesh& mesh,
                          const Profile& costs, const SearchOptions& options) {
-  const Mesh searched = with_paces(options.hints.empty() ? mesh : options.hints.mesh,
-                                   paces_of_ranks(deck, mesh, costs));
+  const Mesh searched =
+      with_measured_paces(options.hints.empty() ? mesh : options.hints.mesh, costs);
   const RankCosts ranks = rank_costs(deck, mesh, costs);
   const CostModel balanced(balanced_costs(deck, searched, costs));
   return search_or_advise(

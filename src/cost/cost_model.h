@@ -45,6 +45,9 @@ class CostModel {
   // Returns the sum over these parts.
   MessageTime message(const Mesh& mesh, const Instruction& instruction, double bytes) const;
 
+  // Returns Profile::rings_use_all_links: true where NCCL carries the messages.
+  bool rings_use_all_links() const { return rings_use_all_links_; }
+
   double launch_s() const { return launch_s_; }
   double signal_s() const { return signal_s_; }
   double overhead_s() const { return overhead_s_; }

@@ -2,10 +2,24 @@
 
 #include <algorithm>
 
+#include "cost/unequal_parts.h"
 #include "program/packing.h"
 #include "program/work.h"
 
 namespace hidup {
+namespace {
+
+double bytes_of_message(const Program& program, const CostModel& costs,
+                        const Instruction& instruction, int64_t rank) {
+  const double paced = paced_bytes(program, instruction, rank);
+  return costs.rings_use_all_links()
+             ? bytes_in_equal_parts(instruction.opcode, paced,
+                                    bytes_of_all_parts(program, instruction, rank))
+             : paced;
+}
+
+}  // namespace
+
 Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
                      int64_t rank) {
   if (skips(program, instruction, rank)) {
@@ -16,7 +30,7 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
     return {.alone_s = seconds, .beside_s = seconds};
   }
   const auto axis = static_cast<size_t>(instruction.axis);
-  const double bytes = paced_bytes(program, instruction, rank);
+  const double bytes = bytes_of_message(program, costs, instruction, rank);
   const MessageTime message = costs.message(program.mesh, instruction, bytes);
   Duration total{
       .alone_s = message.alone_s, .beside_s = message.beside_s, .slowdown = message.slowdown};

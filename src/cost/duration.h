@@ -20,7 +20,8 @@ struct Duration {
 };
 
 // Returns the duration on this rank. A collective is timed as if the parts of all ranks were as
-// large as this rank's (paced_bytes()). Instructions that the rank skips take no time.
+// large as this rank's (paced_bytes()); with NCCL, where that is less, as unequal_parts.h says.
+// Instructions that the rank skips take no time.
 Duration duration_of(const Program& program, const CostModel& costs, const Instruction& instruction,
                      int64_t rank);
 

@@ -7,8 +7,13 @@ namespace hidup {
 
 namespace {
 
-// Counts bytes in the dtype of the values, whatever the dtype of the messages.
-double bytes_of_values(const Program& program, const Instruction& instruction, int64_t rank) {
+// The bytes of a rank's operands, in the dtype of the values, whatever the dtype of the messages.
+struct OperandBytes {
+  double in = 0.0, out = 0.0;
+};
+
+OperandBytes bytes_of_operands(const Program& program, const Instruction& instruction,
+                               int64_t rank) {
   const auto bytes_of = [&](const std::vector<ValueId>& values) {
     double bytes = 0.0;
     for (const ValueId value : values) {
@@ -18,8 +23,11 @@ double bytes_of_values(const Program& program, const Instruction& instruction, i
     }
     return bytes;
   };
-  const double in = bytes_of(instruction.inputs);
-  const double out = bytes_of(instruction.outputs);
+  return {bytes_of(instruction.inputs), bytes_of(instruction.outputs)};
+}
+
+double bytes_of_values(const Program& program, const Instruction& instruction, int64_t rank) {
+  const auto [in, out] = bytes_of_operands(program, instruction, rank);
   const auto axis = static_cast<size_t>(instruction.axis);
   auto ranks = static_cast<double>(instruction.group.empty()
                                        ? program.mesh.at(axis).size
@@ -133,6 +141,11 @@ std::vector<MessagePart> nested_parts(const Mesh& mesh, const Instruction& instr
 
 double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank) {
   return sent_part(program, instruction) * bytes_of_values(program, instruction, rank);
+}
+
+double bytes_of_all_parts(const Program& program, const Instruction& instruction, int64_t rank) {
+  const auto [in, out] = bytes_of_operands(program, instruction, rank);
+  return sent_part(program, instruction) * std::max(in, out);
 }
 
 std::vector<MessagePart> message_parts(const Mesh& mesh, const Instruction& instruction,

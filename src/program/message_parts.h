@@ -12,6 +12,9 @@ namespace hidup {
 // parts all count as much as this rank's, because a ring waits for the largest.
 double paced_bytes(const Program& program, const Instruction& instruction, int64_t rank);
 
+// Returns the bytes of all parts together, counted the same way.
+double bytes_of_all_parts(const Program& program, const Instruction& instruction, int64_t rank);
+
 // A collective along one axis. It runs `times` times in a row, each with `bytes` as paced_bytes()
 // counts them.
 struct MessagePart {

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace hidup {
 namespace {
@@ -208,6 +210,30 @@ TEST(Simulate, EqualTimes) {
     for (const Interval& interval : prediction.instructions) {
       EXPECT_GT(interval.end_s, interval.start_s);
     }
+  }
+}
+
+// Other links wait for the largest of unequal parts; NCCL broadcasts each of them.
+TEST(Simulate, UnequalPartsTakeTheFasterWay) {
+  for (const auto& [share, padded] : {std::pair(Share{3, 1}, 1.5), {Share{101, 99}, 1.01}}) {
+    Program program;
+    program.mesh = {{.name = "ranks", .size = 2, .shares = {share}}};
+    for (const Placement& placement :
+         {Placement::shard(0, ShareNumber::of(1)), Placement::replicate()}) {
+      program.values.push_back({.name = "x", .shape = {200'000}, .layout = {placement}});
+    }
+    program.instructions.push_back({.opcode = Opcode::all_gather,
+                                    .name = "i",
+                                    .stream = StreamKind::comm,
+                                    .axis = 0,
+                                    .inputs = {0},
+                                    .outputs = {1}});
+    Profile profile = plain_profile();
+    profile.collectives[0].opcode = Opcode::all_gather;
+    profile.collectives[0].table = {{8e5, 1.0, 1.0, 1.0}, {8e6, 10.0, 10.0, 1.0}};
+    EXPECT_NEAR(simulate(program, CostModel(profile)).iteration_s, padded, 1e-9);
+    profile.rings_use_all_links = true;
+    EXPECT_NEAR(simulate(program, CostModel(profile)).iteration_s, std::min(padded, 1.03466), 1e-5);
   }
 }
 

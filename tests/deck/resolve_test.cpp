@@ -45,6 +45,7 @@ TEST(ResolvedDeck, HasAllKeysWithTheirValues) {
             "  accumulate: auto\n"
             "  pipeline: auto\n"
             "  recompute: none\n"
+            "  adapt: off\n"
             "  seed: 1\n"
             "  lr: 0.001\n"
             "  schedule: constant\n"

@@ -109,7 +109,7 @@ def whole_decks(case, _, keys):
     rng = case.rng
     sections = {"model": {"layers": "2", "hidden": "12", "heads": "3", "sequence": "7",
                           "vocab": "30"},
-                "data": {"kind": "synthetic"}, "train": {"batch": "6", "steps": "2"}, "cluster": {}}
+                "data": {"kind": "synthetic"}, "train": {"batch": "6", "steps": "2"}, "search": {}, "cluster": {}}
     for key in keys:
         section, *path = key.name.split(".")
         if "[]" not in key.name and rng.random() < 0.12:

@@ -201,5 +201,21 @@ TEST(WorkKinds, AreThoseOfEveryRank) {
   }
 }
 
+TEST(WorkKinds, DifferByLayout) {
+  const ShareNumber share = ShareNumber::of(1);
+  Program program{.mesh = axis_of({3, 1})};
+  for (const Placement& placement : {Placement::replicate(), Placement::shard(0),
+                                     Placement::shard(1), Placement::shard(0, share)}) {
+    const auto id = static_cast<ValueId>(program.values.size());
+    program.values.push_back({.name = "x", .shape = {8, 8}, .layout = {placement}});
+    program.instructions.push_back(
+        {.opcode = Opcode::relu, .name = "i", .inputs = {id}, .outputs = {id}});
+  }
+  const WorkKinds kinds(program);
+  EXPECT_EQ(kinds.on(0).number, (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(kinds.bytes_on(0), (std::vector<int64_t>{256, 128, 128, 192}));
+  EXPECT_EQ(kinds.bytes_on(1), (std::vector<int64_t>{256, 128, 128, 64}));
+}
+
 }  // namespace
 }  // namespace hidup
