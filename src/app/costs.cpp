@@ -243,20 +243,25 @@ double rated_flops(const Deck& deck, int64_t ranks) {
   return std::reduce(flops.begin(), flops.end());
 }
 
+Deck with_twice_the_bandwidth(Deck deck, const std::string& axis) {
+  for (MeshAxis& link : deck.cluster->mesh) {
+    const double factor = link.name == axis ? 2.0 : 1.0;
+    for (std::optional<double>* bandwidth : {&link.bandwidth, &link.host_bandwidth}) {
+      if (*bandwidth) {
+        **bandwidth *= factor;
+      }
+    }
+  }
+  return deck;
+}
+
 std::optional<Profile> changed_costs(const Deck& deck, const Profile& costs, const Mesh& mesh,
                                      std::optional<size_t> twice_as_fast) {
   constexpr double kTwice = 2.0;
   if (!is_measured(costs)) {
-    Deck changed = deck;
-    if (twice_as_fast) {
-      for (MeshAxis& link : changed.cluster->mesh) {
-        if (link.name == mesh[*twice_as_fast].name) {
-          link.bandwidth = kTwice * link.bandwidth.value_or(0.0);
-          link.host_bandwidth = kTwice * link.host_bandwidth.value_or(0.0);
-        }
-      }
-    }
-    return costs_of(changed, mesh, std::nullopt);
+    return costs_of(
+        twice_as_fast ? with_twice_the_bandwidth(deck, mesh[*twice_as_fast].name) : deck, mesh,
+        std::nullopt);
   }
   Profile changed = costs;
   for (size_t axis = 0; axis < mesh.size(); ++axis) {

@@ -30,6 +30,9 @@ double rated_flops(const Deck& deck, int64_t ranks);
 // Returns rated_flops_of_ranks(); empty where one is unknown.
 std::vector<double> rated_paces(const Deck& deck, const Mesh& mesh);
 
+// Returns the deck with twice the bandwidth of the axis, and of its hosts' links.
+Deck with_twice_the_bandwidth(Deck deck, const std::string& axis);
+
 // Returns `costs`, which costs_of() gave, for another number of ranks along each axis, as in
 // `mesh`, and for twice the bandwidth along `twice_as_fast`, if any. Rates of the deck are changed
 // directly (`shared` and `per_host` stay; host links get faster, too), measured costs by

@@ -7,22 +7,6 @@
 
 namespace hidup {
 
-namespace {
-
-Deck with_twice_the_bandwidth(Deck deck, const std::string& axis) {
-  for (MeshAxis& link : deck.cluster->mesh) {
-    const double factor = link.name == axis ? 2.0 : 1.0;
-    for (std::optional<double>* bandwidth : {&link.bandwidth, &link.host_bandwidth}) {
-      if (*bandwidth) {
-        **bandwidth *= factor;
-      }
-    }
-  }
-  return deck;
-}
-
-}  // namespace
-
 CostsOf costs_of_changes(const Deck& deck, const Profile& costs) {
   return [&deck, &costs](const Mesh& mesh,
                          std::optional<size_t> twice_as_fast) -> std::optional<ChangedCosts> {

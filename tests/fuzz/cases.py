@@ -109,7 +109,8 @@ def whole_decks(case, _, keys):
     rng = case.rng
     sections = {"model": {"layers": "2", "hidden": "12", "heads": "3", "sequence": "7",
                           "vocab": "30"},
-                "data": {"kind": "synthetic"}, "train": {"batch": "6", "steps": "2"}, "search": {}, "cluster": {}}
+                "data": {"kind": "synthetic"}, "train": {"batch": "6", "steps": "2"}, "search": {},
+                "cluster": {}}
     for key in keys:
         section, *path = key.name.split(".")
         if "[]" not in key.name and rng.random() < 0.12:
@@ -118,7 +119,7 @@ def whole_decks(case, _, keys):
                 place = place.setdefault(name, {})
             place[path[-1]] = value_for(rng, key)
     texts = {name: f"{name}:{block(values)}\n" for name, values in sections.items()}
-    case.write({"model.yaml": texts["model"] + texts["data"] + texts["train"],
+    case.write({"model.yaml": texts["model"] + texts["data"] + texts["train"] + texts["search"],
                 "cluster.yaml": texts["cluster"], "text.txt": "some text for this"})
     command = rng.choices(("validate", "search", "explain"), (4, 3, 1))[0]
     decks = ["model.yaml", "--cluster", "cluster.yaml", "--set", "cluster.device.flops=1TFLOPS",
