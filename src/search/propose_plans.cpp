@@ -1,6 +1,5 @@
 // Proposes the plans of the problems, and plans like the fastest strategy so far.
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "search/dp/improve.h"
@@ -62,13 +61,17 @@ std::vector<Found> all_found(const SearchState& state, const std::vector<Solutio
   return all;
 }
 
-// A fast strategy as a plan of its problem.
-struct FastPlan {
+// The fastest strategy so far as a plan of its problem.
+struct FastestPlan {
   const Solution* solution;
   Plan plan;
 };
 
-std::optional<FastPlan> plan_of(const SearchState& state, const Strategy& strategy) {
+std::optional<FastestPlan> fastest_plan(const SearchState& state) {
+  if (state.fastest.empty()) {
+    return std::nullopt;
+  }
+  const Strategy strategy = state.fastest[0].proposal->make();
   const auto solution = std::ranges::find_if(state.solutions, [&](const Solution& each) {
     return each.microbatches == strategy.microbatches && each.accumulate == strategy.accumulate;
   });
@@ -77,29 +80,7 @@ std::optional<FastPlan> plan_of(const SearchState& state, const Strategy& strate
   }
   const Problem& problem = solution->built->problem;
   const auto choices = choices_of(state.graph, problem, *solution->built, strategy);
-  return choices ? std::optional(FastPlan{&*solution, {*choices, {}}}) : std::nullopt;
-}
-
-std::optional<FastPlan> fastest_plan(const SearchState& state) {
-  return state.fastest.empty() ? std::nullopt : plan_of(state, state.fastest[0].proposal->make());
-}
-
-// Returns the fastest strategy so far, and the fastest with other numbers of microbatches or groups
-// if a variation of it may be faster still.
-std::vector<FastPlan> plans_to_vary(const SearchState& state) {
-  constexpr size_t kMost = 2;
-  constexpr double kMayWin = 1.05;  // times the fastest; variations differ by a few percent
-  std::vector<FastPlan> plans;
-  for (const Simulated& fast : state.fastest) {
-    if (plans.size() == kMost || fast.seconds > kMayWin * state.fastest[0].seconds) {
-      break;
-    }
-    std::optional<FastPlan> plan = plan_of(state, fast.proposal->make());
-    if (plan && std::ranges::find(plans, plan->solution, &FastPlan::solution) == plans.end()) {
-      plans.push_back(*std::move(plan));
-    }
-  }
-  return plans;
+  return choices ? std::optional(FastestPlan{&*solution, {*choices, {}}}) : std::nullopt;
 }
 
 std::vector<Proposal> proposals_of(const SearchState& state, const Solution& solution,
@@ -137,22 +118,20 @@ std::vector<Proposal> propose_variations(const SearchState& state) {
   if (state.options.variations == 0 || !simulates_whole) {  // too many operations to simulate more
     return {};
   }
-  std::vector<Proposal> proposals;
-  for (const FastPlan& fast : plans_to_vary(state)) {
-    const Problem& problem = fast.solution->built->problem;
-    std::ranges::move(
-        proposals_of(state, *fast.solution,
-                     variations(problem, fast.plan, state.options.variations), "variations"),
-        std::back_inserter(proposals));
+  const std::optional<FastestPlan> best = fastest_plan(state);
+  if (!best) {
+    return {};
   }
-  return proposals;
+  const Problem& problem = best->solution->built->problem;
+  return proposals_of(state, *best->solution,
+                      variations(problem, best->plan, state.options.variations), "variations");
 }
 
 std::vector<Proposal> propose_storages(const SearchState& state) {
   if (state.options.variations == 0 || axes_in_use(state.mesh) <= 1) {  // few choices
     return {};
   }
-  const std::optional<FastPlan> best = fastest_plan(state);
+  const std::optional<FastestPlan> best = fastest_plan(state);
   if (!best) {
     return {};
   }
