@@ -100,6 +100,12 @@ TEST_P(NamedStrategies, OfDenseModels) {
   }
 }
 
+TEST_P(NamedStrategies, WithSharesOfTheLinearProgram) {
+  for (const Graph& graph : {strategy_model("gpt"), strategy_model("bert", "top2", 5, 0.6)}) {
+    expect_equal_under_found_shares(graph, ranks());
+  }
+}
+
 TEST_P(NamedStrategies, OfVit) {
   expect_equal_under_named_strategies(strategy_model("vit", "top1", 5, 0.6), ranks(), 2);
 }

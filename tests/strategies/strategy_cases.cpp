@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/images.h"
+#include "cost/roofline.h"
 #include "deck/model_deck.h"
 #include "deck/train_deck.h"
 #include "graph/batch.h"
@@ -15,6 +16,7 @@
 #include "program/lower.h"
 #include "search/named/named_strategies.h"
 #include "search/named/pipeline.h"
+#include "search/new_shares.h"
 
 namespace hidup {
 namespace {
@@ -292,6 +294,28 @@ void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& r
       expect_equal(graph, strategy, expected, ranks, std::string(named.name));
     }
   }
+}
+
+void expect_equal_under_found_shares(const Graph& graph, const TriedRanks& ranks) {
+  const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
+  Mesh mesh = strategy_mesh(ranks.size, 0);
+  ASSERT_EQ(mesh.size(), 1U);
+  const CostModel costs(roofline_profile(
+      mesh,
+      {.flops = 1e9, .memory_bandwidth = 1e9, .links = {{.bandwidth = 1e12, .latency_s = 1e-9}}}));
+  std::vector<double> slower;
+  for (int64_t rank = 0; rank < ranks.size; ++rank) {
+    slower.push_back(1.0 + static_cast<double>(rank % 3));
+    mesh[0].paces.push_back(1.0 / slower.back());
+  }
+  int unequal = 0;
+  for (const char* name : {"dp", "fsdp", "megatron", "ep-deepspeed"}) {
+    Strategy strategy = with_new_shares(graph, named_strategy(name, graph, mesh), mesh, costs,
+                                        RankCosts(costs).slower(slower), SearchOptions());
+    unequal += strategy.mesh[0].shares.empty() ? 0 : 1;
+    expect_equal(graph, strategy, expected, ranks, name);
+  }
+  EXPECT_GE(unequal, 2) << "few sequences may leave nothing to gain";
 }
 
 void expect_equal_under_pipelines(const Graph& graph, const TriedRanks& ranks) {

@@ -91,6 +91,10 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
 void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& ranks,
                                          int microbatches);
 
+// Runs a sample of named strategies with the shares that the linear program finds for ranks of
+// unequal paces.
+void expect_equal_under_found_shares(const Graph& graph, const TriedRanks& ranks);
+
 // Runs pipelines with a stage per rank.
 void expect_equal_under_pipelines(const Graph& graph, const TriedRanks& ranks);
 
