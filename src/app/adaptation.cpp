@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <functional>
 #include <numeric>
 #include <utility>
@@ -33,12 +34,10 @@ bool are_alike(const Program& a, const Program& b) {
                             &Instruction::name);
 }
 
-std::string percents(const std::vector<double>& parts) {
-  std::vector<std::string> texts;
-  for (const double part : parts) {
-    texts.push_back(fmt::format("{:.1f}", 100.0 * part));
-  }
-  return fmt::format("{} %", fmt::join(texts, ", "));
+std::string in_percent(const std::vector<double>& parts) {
+  std::vector<double> percents(parts.size());
+  std::ranges::transform(parts, percents.begin(), [](double part) { return 100.0 * part; });
+  return fmt::format("{:.1f} %", fmt::join(percents, ", "));
 }
 
 }  // namespace
@@ -116,14 +115,22 @@ std::optional<Adaptation::Planned> Adaptation::plan(const std::vector<double>& s
   const Strategy found = with_new_shares(graph, strategy_, with_paces(inputs_.mesh, paces),
                                          CostModel(*known_.costs), costs, options);
   const Forecast then = forecast(graph, found, options.lowering, costs, options.memory_of_ranks);
-  if (!are_alike(now.program, then.program) || then.seconds() > kWorth * now.seconds()) {
+  const Candidate candidate{.memory_bytes = then.plan.bytes, .memory_rank = then.plan.rank};
+  if (!are_alike(now.program, then.program) || !memory_obstacle(candidate, options).empty() ||
+      then.seconds() > kWorth * now.seconds()) {
     return std::nullopt;
   }
   return Planned{then.strategy, now.seconds(), then.seconds()};
 }
 
 void Adaptation::take_plan() {
-  std::optional<Planned> planned = planning_.get();
+  std::optional<Planned> planned;
+  try {
+    planned = planning_.get();
+  } catch (const std::exception& error) {  // the run can do without
+    log::warning("adapt: no new shares are planned: {}", error.what());
+    return;
+  }
   if (!planned) {
     log::info("adapt: no other shares are predicted to be faster");
     return;
@@ -144,7 +151,7 @@ void Adaptation::end_trial(const Trial& trial) {
   log::info(
       "adapt: since step {} the ranks compute {} of the work, and steps take {} instead of {}"
       ": these shares {}",
-      trial.first, percents(work_), format_seconds(trial.after_s), format_seconds(trial.before_s),
+      trial.first, in_percent(work_), format_seconds(trial.after_s), format_seconds(trial.before_s),
       trial.kept ? "stay"
                  : fmt::format("are undone, and others tried after step {} at the "
                                "earliest",
