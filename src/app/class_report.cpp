@@ -17,7 +17,7 @@
 namespace hidup {
 namespace {
 
-// What a rank computes in a step.
+// The computation of a rank in a step.
 struct Computation {
   double flops = 0.0;
   double seconds = 0.0;

@@ -15,7 +15,7 @@
 
 namespace hidup {
 
-// What an execution leaves to the one that continues the same training with another plan.
+// The state that an execution leaves to the one that continues its training with another plan.
 struct Handover {
   double start = 0.0;     // Execution::start()
   Nanoseconds begin = 0;  // emulated start of the next step

@@ -14,7 +14,7 @@
 namespace hidup {
 namespace {
 
-// Of every rank, by level: the first rank that it shares the level with. Levels: class of devices,
+// The first rank that each rank shares a level with, by level. Levels: class of devices,
 // switches from the top down, host. Ranks that share a level share those before it.
 using Levels = std::vector<std::vector<int>>;
 

@@ -1,4 +1,4 @@
-// What each class of devices does in a step (app/class_report.h).
+// The report of what each class of devices does in a step (app/class_report.h).
 #include "app/class_report.h"
 
 #include <fmt/format.h>

@@ -128,7 +128,7 @@ TEST(Costs, MeasuredOnesComeFirst) {
             print_profile(published_profile(kMesh, kRates)));
 }
 
-// Of the 8 ranks of the mesh the last four take twice as long.
+// The last four of the mesh's 8 ranks take twice as long.
 TEST(Costs, OfMeasuredClassesAreEachRanks) {
   Profile measured = measured_profile();
   measured.key.classes = {0, 0, 0, 0, 1, 1, 1, 1};

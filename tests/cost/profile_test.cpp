@@ -48,6 +48,14 @@ std::string edited(std::string_view from, std::string_view to) {
   return text.replace(at, from.size(), to);
 }
 
+// Replaces a part of a profile's text, and looks for the expected words in the error.
+void expect_told(std::string text, std::string_view from, std::string_view to,
+                 std::string_view expected) {
+  ASSERT_NE(text.find(from), std::string::npos) << from;
+  const std::string message = message_of(text.replace(text.find(from), from.size(), to));
+  EXPECT_NE(message.find(expected), std::string::npos) << to << ": " << message;
+}
+
 // Times of f32 are written without a type, as before there were others.
 TEST(Profile, KnowsElementTypes) {
   Profile profile = sample_profile();
@@ -116,10 +124,7 @@ TEST(Profile, KnowsTheAlgorithmsOfProducts) {
   const std::string text = print_profile(profile);
   EXPECT_EQ(parse_profile(text, "p.yaml").algorithms, profile.algorithms);
   const auto told = [&](std::string_view from, std::string_view to, std::string_view expected) {
-    std::string other = text;
-    other.replace(other.find(from), from.size(), to);
-    const std::string message = message_of(other);
-    EXPECT_NE(message.find(expected), std::string::npos) << to << ": " << message;
+    expect_told(text, from, to, expected);
   };
   told("algorithm: 7", "algorithm: 8", "algorithm: expected 1 to 7");
   told("algorithm: 7", "algorithm: 0", "algorithm: expected 1 to 7");
@@ -139,11 +144,7 @@ TEST(Profile, KnowsTheRatesOfARank) {
   EXPECT_EQ(read.rates->memory, 4.1e10);
   EXPECT_EQ(print_profile(read), text);
   const auto told = [&](std::string_view from, std::string_view to, std::string_view expected) {
-    ASSERT_NE(text.find(from), std::string::npos) << from;
-    std::string other = text;
-    other.replace(other.find(from), from.size(), to);
-    const std::string message = message_of(other);
-    EXPECT_NE(message.find(expected), std::string::npos) << to << ": " << message;
+    expect_told(text, from, to, expected);
   };
   told("f32: 3.125e+11", "f32: fast", "p.yaml:16:19: f32: expected a number");
   told("f32: 3.125e+11", "f32: 0", "f32: expected a number above 0");
@@ -175,11 +176,7 @@ TEST(Profile, KnowsTheTimesOfClasses) {
   EXPECT_EQ(read.operations[0].by_class, (std::vector<double>{2.5e-4, 1e-3}));
   EXPECT_EQ(read.rates_by_class[0].memory, 3e10);
   const auto told = [&](std::string_view from, std::string_view to, std::string_view expected) {
-    ASSERT_NE(text.find(from), std::string::npos) << from;
-    std::string other = text;
-    other.replace(other.find(from), from.size(), to);
-    const std::string message = message_of(other);
-    EXPECT_NE(message.find(expected), std::string::npos) << to << ": " << message;
+    expect_told(text, from, to, expected);
   };
   told("[0, 0, 1, 1, 0, 1]", "[0, 0, 2, 1, 0, 1]",
        "classes: expected numbers in order of appearance, found 2 before 1");
