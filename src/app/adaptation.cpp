@@ -7,9 +7,9 @@
 #include <chrono>
 #include <exception>
 #include <functional>
-#include <numeric>
 #include <utility>
 
+#include "app/class_report.h"
 #include "app/costs.h"
 #include "app/planning.h"
 #include "core/log.h"
@@ -17,7 +17,6 @@
 #include "cost/forecast.h"
 #include "deck/cluster_deck.h"
 #include "deck/train_deck.h"
-#include "program/work.h"
 #include "search/memory_limit.h"
 #include "search/new_shares.h"
 
@@ -50,21 +49,6 @@ void check_that_it_can_adapt(const Inputs& inputs, const MachineCosts& known) {
   }
 }
 
-std::vector<double> parts_of_work(const Program& program) {
-  const std::vector<int64_t> alike = alike_ranks(program);
-  std::vector<double> work;
-  for (size_t rank = 0; rank < alike.size(); ++rank) {
-    const auto like = static_cast<size_t>(alike[rank]);
-    double& flops = work.emplace_back(like < rank ? work[like] : 0.0);
-    for (size_t i = 0; like == rank && i < program.instructions.size(); ++i) {
-      flops += work_of(program, program.instructions[i], alike[rank]).flops;
-    }
-  }
-  const double all = std::reduce(work.begin(), work.end());
-  std::ranges::transform(work, work.begin(), [all](double flops) { return flops / all; });
-  return work;
-}
-
 Adaptation::Adaptation(const Inputs& inputs, const MachineCosts& known, const Strategy& strategy,
                        TimingFile* timings)
     : inputs_(inputs),
@@ -72,6 +56,10 @@ Adaptation::Adaptation(const Inputs& inputs, const MachineCosts& known, const St
       timings_(timings),
       strategy_(strategy),
       slower_(static_cast<size_t>(ranks_of(inputs.mesh)), 1.0) {}
+
+void Adaptation::note_work(const Program& program) {
+  work_ = parts_of_work(program);
+}
 
 void Adaptation::hear(const SlowNews& news, const WatchedPart& part) {
   if (part.computes()) {

@@ -27,9 +27,6 @@ namespace hidup {
 // Throws Error(usage) where the deck asks to adapt and lacks the times that this rests on.
 void check_that_it_can_adapt(const Inputs& inputs, const MachineCosts& known);
 
-// Returns the part of the flops of all ranks that each one computes.
-std::vector<double> parts_of_work(const Program& program);
-
 // For rank 0.
 class Adaptation {
  public:
@@ -46,7 +43,7 @@ class Adaptation {
   // Returns the wanted strategy, with which the steps after this one run.
   Strategy take(int64_t step);
   // `program`: that of the strategy taken.
-  void note_work(const Program& program) { work_ = parts_of_work(program); }
+  void note_work(const Program& program);
 
  private:
   struct Planned {
@@ -70,7 +67,7 @@ class Adaptation {
   Strategy strategy_;           // of the running steps
   Strategy before_;             // of the steps before the trial
   std::vector<double> slower_;  // by rank, factor on its time
-  std::vector<double> work_;    // parts_of_work() of the running program
+  std::vector<double> work_;    // parts_of_work() (app/class_report.h) of the running program
   bool stale_ = false;          // paces changed since the last plan
   Guard guard_;
   std::future<std::optional<Planned>> planning_;

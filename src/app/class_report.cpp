@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "app/costs.h"
@@ -17,18 +18,11 @@
 namespace hidup {
 namespace {
 
-// The computation of a rank in a step.
-struct Computation {
-  double flops = 0.0;
-  double seconds = 0.0;
-};
-
-Computation computation_of(const Program& program, const RankCosts& costs, int64_t rank) {
-  Computation sum;
+double seconds_of(const Program& program, const RankCosts& costs, int64_t rank) {
+  double sum = 0.0;
   for (const Instruction& instruction : program.instructions) {
     if (instruction.stream == StreamKind::compute) {
-      sum.flops += work_of(program, instruction, rank).flops;
-      sum.seconds += duration_of(program, costs.of(rank), instruction, rank).alone_s;
+      sum += duration_of(program, costs.of(rank), instruction, rank).alone_s;
     }
   }
   return sum;
@@ -40,11 +34,12 @@ class Computations {
   Computations(const Program& program, const RankCosts& costs)
       : program_(program), costs_(costs), alike_(alike_ranks(program)) {}
 
-  const Computation& of(int64_t rank) {
+  // Returns the seconds in which the rank computes in a step.
+  double of(int64_t rank) {
     const auto [known, is_new] =
         known_.try_emplace({alike_[static_cast<size_t>(rank)], costs_.class_of(rank)});
     if (is_new) {
-      known->second = computation_of(program_, costs_, rank);
+      known->second = seconds_of(program_, costs_, rank);
     }
     return known->second;
   }
@@ -53,10 +48,25 @@ class Computations {
   const Program& program_;
   const RankCosts& costs_;
   std::vector<int64_t> alike_;
-  std::map<std::pair<int64_t, size_t>, Computation> known_;
+  std::map<std::pair<int64_t, size_t>, double> known_;
 };
 
 }  // namespace
+
+std::vector<double> parts_of_work(const Program& program) {
+  const std::vector<int64_t> alike = alike_ranks(program);
+  std::vector<double> work;
+  for (size_t rank = 0; rank < alike.size(); ++rank) {
+    const auto like = static_cast<size_t>(alike[rank]);
+    double& flops = work.emplace_back(like < rank ? work[like] : 0.0);
+    for (size_t i = 0; like == rank && i < program.instructions.size(); ++i) {
+      flops += work_of(program, program.instructions[i], alike[rank]).flops;
+    }
+  }
+  const double all = std::reduce(work.begin(), work.end());
+  std::ranges::transform(work, work.begin(), [all](double flops) { return flops / all; });
+  return work;
+}
 
 std::vector<ClassReport> report_classes(const Deck& deck, const Forecast& step,
                                         const RankCosts& costs) {
@@ -69,21 +79,18 @@ std::vector<ClassReport> report_classes(const Deck& deck, const Forecast& step,
   const std::vector<double> rated = rated_flops_of_ranks(deck, ranks);
   const std::vector<int64_t> bytes = bytes_of_ranks(step.program);
   Computations computations(step.program, costs);
-  double all_flops = 0.0;
+  const std::vector<double> work = parts_of_work(step.program);
   for (size_t rank = 0; rank < items.size(); ++rank) {
     ClassReport& report = classes[items[rank]];
-    const Computation& computation = computations.of(static_cast<int64_t>(rank));
     report.ranks.push_back(static_cast<int>(rank));
     report.flops = rated[rank];
-    report.work_part += computation.flops;
-    all_flops += computation.flops;
-    report.compute_s = std::max(report.compute_s, computation.seconds);
+    report.work_part += work[rank];
+    report.compute_s = std::max(report.compute_s, computations.of(static_cast<int64_t>(rank)));
     report.wait_s = std::max(0.0, step.seconds() - report.compute_s);
     report.bytes = std::max(report.bytes, bytes[rank]);
   }
   const std::vector<DeviceClass> devices = device_classes(*deck.cluster);
   for (size_t item = 0; item < classes.size(); ++item) {
-    classes[item].work_part /= all_flops > 0.0 ? all_flops : 1.0;
     classes[item].limit_bytes = devices[item].memory.value_or(0);
   }
   return classes;

@@ -10,6 +10,9 @@
 
 namespace hidup {
 
+// Returns the part of the flops of all ranks that each one computes.
+std::vector<double> parts_of_work(const Program& program);
+
 // An item of cluster.devices.
 struct ClassReport {
   std::vector<int> ranks;   // rising

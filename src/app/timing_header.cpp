@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "app/adaptation.h"
+#include "app/class_report.h"
 #include "app/launch.h"
 #include "comm/collective.h"
 #include "core/version.h"
