@@ -5,8 +5,10 @@
 // routing; they skip entries of other experts and dropped ones. They write zeros to slots of
 // `buffer` tensors that no given entry names.
 //
-// Buffers are [experts, batch, capacity, width]: an expert's
-// rows are one matrix, and no part of them cuts inside a sequence.
+// Buffers are [experts, batch, capacity, width]: an expert's rows are one matrix, and no part of
+// them cuts inside a sequence. With counts a buffer is packed: it has no unused rows, and the rows
+// of expert e and sequence b follow those of the pairs (expert, sequence) before it, so it is
+// [rows, width]. Rows behind the last used one keep what they hold.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +24,11 @@ struct DispatchSize {
   int64_t choices;
   int64_t experts;
   int64_t first_expert;
-  int64_t capacity;
-  int64_t width;  // elements of a token
+  int64_t capacity;  // of the routing entries, and of a buffer that is not packed
+  int64_t width;     // elements of a token
+  // i32 [experts, batch]: rows in use of a packed buffer; null for other buffers.
+  const int32_t* counts = nullptr;
+  int64_t rows = 0;  // a packed buffer has room for so many at least
 };
 
 // buffer[e, b, slot, :] = x[b, s, :] for every entry (e, slot) of routing[b, s, :].

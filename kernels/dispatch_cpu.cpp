@@ -1,6 +1,7 @@
 #include "kernels/dispatch.h"
 
 #include <algorithm>
+#include <numeric>
 #include <vector>
 
 #include "kernels/cpu_math.h"
@@ -11,22 +12,41 @@
 namespace hidup::kernels {
 namespace {
 
-// Returns for each row of the buffer the entry of its sequence, s * choices + c, that names it;
-// -1 if none does. Valid until the next call on this thread.
-const int32_t* entries_of_rows(const int32_t* routing, const DispatchSize& size) {
+// The first rows of every [expert, sequence] of a packed buffer; null for a buffer with slots.
+// Valid until the next call on this thread.
+const int32_t* starts_of(const DispatchSize& size) {
+  if (size.counts == nullptr) {
+    return nullptr;
+  }
+  thread_local std::vector<int32_t> memory;
+  const int64_t pairs = size.experts * size.batch;
+  int32_t* starts = scratch(memory, pairs + 1);
+  starts[0] = 0;
+  std::partial_sum(size.counts, size.counts + pairs, starts + 1);
+  return starts;
+}
+
+// The choices that name the rows of a buffer, as indices of the routing; -1 for none.
+struct NamedRows {
+  const int32_t* entry;
+  int64_t count;
+};
+// Valid until the next call on this thread.
+NamedRows named_rows(const int32_t* routing, const DispatchSize& size, const int32_t* starts) {
   thread_local std::vector<int32_t> memory;
   const int64_t entries = size.sequence * size.choices;
-  int32_t* found = scratch(memory, rows_of(size));
-  std::fill_n(found, rows_of(size), -1);
+  const int64_t rows = starts != nullptr ? starts[size.experts * size.batch] : rows_of(size);
+  int32_t* found = scratch(memory, rows);
+  std::fill_n(found, rows, -1);
   for_each(size.batch, [&](int64_t b) {
-    for (int64_t i = 0; i < entries; ++i) {
-      const int64_t row = row_of(routing[b * entries + i], b, size);
+    for (int64_t i = b * entries; i < (b + 1) * entries; ++i) {
+      const int64_t row = row_of(routing[i], b, size, starts);
       if (row >= 0) {
         found[row] = static_cast<int32_t>(i);
       }
     }
   });
-  return found;
+  return {found, rows};
 }
 
 template <typename Element, typename Result>
@@ -49,12 +69,13 @@ void add_row(const Element* row, float weight, int64_t width, float* out) {
 template <typename Element>
 void sum_rows(const Element* buffer, const int32_t* routing, const float* weights, Element* y,
               const DispatchSize& size) {
+  const int32_t* starts = starts_of(size);
   for_each(size.batch * size.sequence, [&](int64_t t) {
     thread_local std::vector<float> memory;
     float* out = sums_for(y + t * size.width, size.width, memory);
     bool written = false;
     for (int64_t i = t * size.choices; i < (t + 1) * size.choices; ++i) {
-      const int64_t at = row_of(routing[i], t / size.sequence, size);
+      const int64_t at = row_of(routing[i], t / size.sequence, size, starts);
       if (at < 0) {
         continue;
       }
@@ -81,14 +102,13 @@ void dispatch_forward(Stream& stream, const Element* x, const int32_t* routing, 
                       DispatchSize size) {
   check_size(size);
   stream.enqueue([=] {
-    const int32_t* entries = entries_of_rows(routing, size);
-    for_each(rows_of(size), [&](int64_t row) {
+    const NamedRows rows = named_rows(routing, size, starts_of(size));
+    for_each(rows.count, [&](int64_t row) {
       Element* out = buffer + row * size.width;
-      if (entries[row] < 0) {
+      if (rows.entry[row] < 0) {
         std::fill_n(out, size.width, Element(0.0F));
       } else {
-        const int64_t token = sequence_of(row, size) * size.sequence + entries[row] / size.choices;
-        std::copy_n(x + token * size.width, size.width, out);
+        std::copy_n(x + rows.entry[row] / size.choices * size.width, size.width, out);
       }
     });
   });
@@ -113,15 +133,15 @@ void combine_backward(Stream& stream, const CombineBackward<Element>& args) {
   check_size(args.size);
   stream.enqueue([=] {
     const DispatchSize& size = args.size;
-    const int32_t* entries = entries_of_rows(args.routing, size);
+    const NamedRows rows = named_rows(args.routing, size, starts_of(size));
     std::fill_n(args.dweights, size.batch * size.sequence * size.choices, 0.0F);
-    for_each(rows_of(size), [&](int64_t row) {
+    for_each(rows.count, [&](int64_t row) {
       Element* out = args.dbuffer + row * size.width;
-      if (entries[row] < 0) {
+      const int64_t entry = rows.entry[row];
+      if (entry < 0) {
         std::fill_n(out, size.width, Element(0.0F));
         return;
       }
-      const int64_t entry = sequence_of(row, size) * size.sequence * size.choices + entries[row];
       const Element* result = args.buffer + row * size.width;
       const Element* gradient = args.dy + entry / size.choices * size.width;
       args.dweights[entry] = sum_of(size.width, [=](int64_t j) { return result[j] * gradient[j]; });

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(kThreads)
     find_kernel(const int32_t* routing, int32_t* found, DispatchSize size) {
   const int64_t entries = size.sequence * size.choices;
   for (int64_t i = thread_of_grid(); i < size.batch * entries; i += threads_of_grid()) {
-    const int64_t row = row_of(routing[i], i / entries, size);
+    const int64_t row = row_of(routing[i], i / entries, size, nullptr);
     if (row >= 0) {
       found[row] = static_cast<int32_t>(i % entries);
     }
@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads)
     for (int64_t j = threadIdx.x % kWarp; j < size.width; j += kWarp) {
       float sums[V::kSize] = {};
       for (int64_t i = t * size.choices; i < (t + 1) * size.choices; ++i) {
-        const int64_t row = row_of(routing[i], b, size);
+        const int64_t row = row_of(routing[i], b, size, nullptr);
         if (row >= 0) {
           const float weight = weights != nullptr ? weights[i] : 1.0F;
           const V values = reinterpret_cast<const V*>(buffer)[row * size.width + j];

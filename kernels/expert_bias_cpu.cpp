@@ -1,7 +1,7 @@
 #include <algorithm>
 
+#include "kernels/cpu_expert_rows.h"
 #include "kernels/cpu_math.h"
-#include "kernels/cpu_team.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/preconditions.h"
 
@@ -12,15 +12,13 @@ void expert_bias(Stream& stream, const Element* x, const Element* bias, const in
                  Element* y, ExpertSize size) {
   check_size(size);
   stream.enqueue([=] {
-    for_each(size.batch * size.experts * size.capacity, [&](int64_t row) {
-      const int64_t index = row / size.capacity;
+    clear_unused(y, size.n, counts, size);
+    const RowsInUse rows(counts, size);
+    for_each(rows.count(), [&](int64_t used) {
+      const int64_t row = rows.places(0)[used];
       const Element* in = x + row * size.n;
-      const Element* added = bias + index / size.batch * size.n;
+      const Element* added = bias + rows.expert_of(used) * size.n;
       Element* out = y + row * size.n;
-      if (row % size.capacity >= counts[index]) {
-        std::fill_n(out, size.n, Element(0.0F));
-        return;
-      }
 #pragma omp simd
       for (int64_t j = 0; j < size.n; ++j) {
         out[j] = in[j] + added[j];
@@ -37,27 +35,25 @@ void expert_bias_backward(Stream& stream, const Element* dy, const int32_t* coun
     constexpr int64_t kColumns = 64;
     constexpr int64_t kRows = 64;  // summed separately, so that long sums lose less
     const int64_t across = ceil_div(size.n, kColumns);
+    const RowsInUse rows(counts, size);
 #pragma omp parallel for schedule(dynamic)
     for (int64_t task = 0; task < size.experts * across; ++task) {
       const int64_t expert = task / across;
       const int64_t column = task % across * kColumns;
       const int64_t columns = std::min(kColumns, size.n - column);
       float total[kColumns] = {};
-      for (int64_t b = 0; b < size.batch; ++b) {
-        const int64_t index = expert * size.batch + b;
-        const int64_t used = counts[index];
-        const Element* rows = dy + index * size.capacity * size.n + column;
-        for (int64_t first = 0; first < used; first += kRows) {
-          float sum[kColumns] = {};
-          for (int64_t row = first; row < std::min(used, first + kRows); ++row) {
+      const int64_t* places = rows.places(expert);
+      for (int64_t first = 0; first < rows.count(expert); first += kRows) {
+        float sum[kColumns] = {};
+        for (int64_t i = first; i < std::min(rows.count(expert), first + kRows); ++i) {
+          const Element* row = dy + places[i] * size.n + column;
 #pragma omp simd
-            for (int64_t j = 0; j < columns; ++j) {
-              sum[j] += rows[row * size.n + j];
-            }
-          }
           for (int64_t j = 0; j < columns; ++j) {
-            total[j] += sum[j];
+            sum[j] += row[j];
           }
+        }
+        for (int64_t j = 0; j < columns; ++j) {
+          total[j] += sum[j];
         }
       }
       float* out = dbias + expert * size.n + column;

@@ -3,6 +3,9 @@
 // The rows of an expert are contiguous, one sequence after the other. The first counts[e, b] of the
 // `capacity` rows of expert e and sequence b are in use. These functions write zeros to the others,
 // which must be zeros in x and dy of the products: a back end may multiply them.
+//
+// A packed buffer has no such rows: [experts, batch, capacity] is one dimension there, and the rows
+// of a sequence follow those of the one before it (dispatch.h).
 #pragma once
 
 #include <cstdint>
@@ -18,6 +21,8 @@ struct ExpertSize {
   int64_t capacity;
   int64_t k;  // width of the input
   int64_t n;  // width of the output
+  bool packed = false;
+  int64_t rows = 0;  // packed buffers have room for so many at least; then capacity says nothing
 };
 
 // y[e, b, r, :] = x[e, b, r, :] w[e] for r < counts[e, b].

@@ -1,40 +1,14 @@
 #include "kernels/expert_matmul.h"
 
-#include <algorithm>
 #include <vector>
 
+#include "kernels/cpu_expert_rows.h"
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_product.h"
-#include "kernels/cpu_team.h"
 #include "kernels/preconditions.h"
 
 namespace hidup::kernels {
 namespace {
-
-// Indices of the used rows in tensors of [experts * batch * capacity] rows.
-class RowsInUse {
- public:
-  RowsInUse(const int32_t* counts, const ExpertSize& size) {
-    for (int64_t e = 0; e < size.experts; ++e) {
-      for (int64_t i = e * size.batch; i < (e + 1) * size.batch; ++i) {
-        for (int64_t slot = 0; slot < counts[i]; ++slot) {
-          places_.push_back(i * size.capacity + slot);
-        }
-      }
-      starts_.push_back(places_.size());
-    }
-  }
-
-  // Returns the indices for an expert.
-  const int64_t* places(int64_t expert) const {
-    return places_.data() + starts_[static_cast<size_t>(expert)];
-  }
-  int64_t count(int64_t expert) const { return places(expert + 1) - places(expert); }
-
- private:
-  std::vector<int64_t> places_;
-  std::vector<size_t> starts_ = {0};
-};
 
 // y = x op(w) of every expert; x has rows of k, y of n.
 template <typename Element>
@@ -50,11 +24,7 @@ struct ExpertProducts {
 // Multiplies the used rows, and writes zeros to the others.
 template <typename Element>
 void multiply(const ExpertProducts<Element>& p, const int32_t* counts, const ExpertSize& size) {
-  for_each(size.batch * size.experts * size.capacity, [&](int64_t row) {
-    if (row % size.capacity >= counts[row / size.capacity]) {
-      std::fill_n(p.y + row * p.n, p.n, Element(0.0F));
-    }
-  });
+  clear_unused(p.y, p.n, counts, size);
   const auto finish_at = [y = p.y, n = p.n](const int64_t* places) {
     return for_tiles([=](const ResultTile& tile, const float* sums, int64_t stride) {
       for (int64_t row = 0; row < tile.rows; ++row) {

@@ -81,7 +81,12 @@ void check_size(const AttentionSize& size) {
 
 void check_size(const DispatchSize& size) {
   check_extents("dispatch", {size.batch, size.sequence, size.width});
-  check_extents("dispatch", {size.batch, size.experts, size.capacity, size.width});
+  if (size.counts != nullptr) {
+    check_extents("dispatch", {size.rows, size.width});
+    check_i32("rows", size.rows);
+  } else {
+    check_extents("dispatch", {size.batch, size.experts, size.capacity, size.width});
+  }
   check_extents("dispatch", {size.sequence, size.choices});
   check_i32("the first expert", size.first_expert);
   check_entries("dispatch", size.sequence * size.choices, size.first_expert + size.experts,
@@ -103,9 +108,14 @@ void check_size(const RotarySize& size) {
 }
 
 void check_size(const ExpertSize& size) {
-  check_extents("experts", {size.batch, size.experts, size.capacity, std::max(size.k, size.n)});
+  const int64_t widest = std::max(size.k, size.n);
+  if (size.packed) {
+    check_extents("experts", {size.rows, widest});
+  } else {
+    check_extents("experts", {size.batch, size.experts, size.capacity, widest});
+  }
   check_extents("experts", {size.experts, size.k, size.n});
-  check_i32("rows of an expert", size.capacity);
+  check_i32("rows of an expert", size.packed ? size.rows : size.capacity);
 }
 
 void check_size(const ExpertCounts& args) {

@@ -13,23 +13,22 @@ HIDUP_HOST_DEVICE inline int64_t expert_of(int32_t entry, int64_t capacity) {
   return entry < 0 ? -(int64_t{entry} + 1) : entry / static_cast<int32_t>(capacity);
 }
 
-// Returns the rows of the buffer, [experts, batch, capacity].
+// Returns the rows of a buffer with slots, [experts, batch, capacity]; the room of a packed one.
 HIDUP_HOST_DEVICE inline int64_t rows_of(const DispatchSize& size) {
-  return size.experts * size.batch * size.capacity;
+  return size.counts != nullptr ? size.rows : size.experts * size.batch * size.capacity;
 }
 
 // Returns the row of the buffer that an entry of sequence b names, or -1 if it is not here.
-HIDUP_HOST_DEVICE inline int64_t row_of(int32_t entry, int64_t b, const DispatchSize& size) {
+// `starts`: the first row of every [expert, sequence] in a packed buffer, otherwise null.
+HIDUP_HOST_DEVICE inline int64_t row_of(int32_t entry, int64_t b, const DispatchSize& size,
+                                        const int32_t* starts) {
   const int64_t expert = entry < 0 ? -1 : expert_of(entry, size.capacity) - size.first_expert;
   if (expert < 0 || expert >= size.experts) {
     return -1;
   }
-  return (expert * size.batch + b) * size.capacity + entry % static_cast<int32_t>(size.capacity);
-}
-
-// Returns the row's sequence.
-HIDUP_HOST_DEVICE inline int64_t sequence_of(int64_t row, const DispatchSize& size) {
-  return row / size.capacity % size.batch;
+  const int64_t rows = expert * size.batch + b;
+  return (starts != nullptr ? starts[rows] : rows * size.capacity) +
+         entry % static_cast<int32_t>(size.capacity);
 }
 
 }  // namespace hidup::kernels

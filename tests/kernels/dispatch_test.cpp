@@ -200,6 +200,62 @@ TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
   }
 }
 
+// The rows of [experts, batch, capacity, width] that the counts say are in use, one after the
+// other.
+Floats packed(const Floats& buffer, const Ints& counts, int64_t capacity, int64_t width) {
+  Floats rows;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto first = buffer.begin() + static_cast<int64_t>(i) * capacity * width;
+    rows.insert(rows.end(), first, first + counts[i] * width);
+  }
+  return rows;
+}
+
+// Returns the rows of every [expert, sequence] of the size that an entry names.
+Ints counts_of(const Ints& routing, const DispatchSize& size) {
+  Ints counts(static_cast<size_t>(size.experts * size.batch), 0);
+  for_each_entry(routing, size, [&](int64_t, int64_t, int64_t row) {
+    ++counts[static_cast<size_t>(row / size.capacity)];
+  });
+  return counts;
+}
+
+TEST(Dispatch, PackedRowsAreTheUsedSlots) {
+  for (const DispatchCase& c :
+       {DispatchCase{{3, 17, 5, 2, 17}, 37}, DispatchCase{{2, 33, 4, 3, 33}, 40},
+        DispatchCase{{3, 9, 6, 2, 5}, 4}}) {
+    for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, c.route.experts}, {1, 3}}) {
+      DispatchSize slots = whole(c);
+      slots.first_expert = first;
+      slots.experts = last - first;
+      const auto routing = random_routing(c.route);
+      const Ints counts = counts_of(routing, slots);
+      const DispatchInputs in(slots);
+      DispatchOutputs expected(slots);
+      all_passes(in, in.buffer, routing, expected, slots);
+
+      const auto used = [&](const Floats& of) {
+        return packed(of, counts, slots.capacity, slots.width);
+      };
+      const Floats rows = used(in.buffer);
+      DispatchSize size = slots;
+      size.counts = counts.data();
+      size.rows = static_cast<int64_t>(rows.size()) / size.width;
+      DispatchOutputs out(slots);
+      all_passes(in, rows, routing, out, size);
+      const auto first_rows = [&](const Output& of) {
+        const auto values = of.values();
+        return Floats(values.begin(), values.begin() + static_cast<int64_t>(rows.size()));
+      };
+      EXPECT_EQ(first_rows(out.buffer), used(expected.buffer.values()));
+      EXPECT_EQ(first_rows(out.dbuffer), used(expected.dbuffer.values()));
+      EXPECT_EQ(out.dx.values(), expected.dx.values());
+      EXPECT_EQ(out.y.values(), expected.y.values());
+      EXPECT_EQ(out.dweights.values(), expected.dweights.values());
+    }
+  }
+}
+
 TEST(Dispatch, HasTheSameBitsForAnyTeam) {
   const DispatchCase c = {{3, 65, 7, 2, 17}, 131};
   const DispatchSize size = whole(c);

@@ -1,5 +1,7 @@
 #include "kernels/expert_matmul.h"
 
+#include <numeric>
+
 #include "kernel_test.h"
 
 namespace hidup::kernels::testing {
@@ -229,6 +231,57 @@ TEST(ExpertMatmul, HasTheSameBitsForAnyTeam) {
       return all_of(out.y, out.dx, out.dw, out.dw_added, out.biased, out.biased_in_place, out.dbias,
                     out.dbias_added);
     });
+  }
+}
+
+// The rows of [experts, batch, capacity, width] that are in use, one after the other.
+Floats packed(const Floats& buffer, const Ints& counts, const ExpertSize& size, int64_t width) {
+  Floats rows;
+  for (int64_t row = 0; row < rows_of(size); ++row) {
+    if (in_use(counts, size, row)) {
+      rows.insert(rows.end(), buffer.begin() + row * width, buffer.begin() + (row + 1) * width);
+    }
+  }
+  return rows;
+}
+
+TEST(ExpertMatmul, PackedRowsAreTheUsedSlots) {
+  constexpr double kTolerance = 1e-5;
+  for (const ExpertSize& slots : kSizes) {
+    SCOPED_TRACE(::testing::Message() << slots.experts << "x" << slots.batch << "x"
+                                      << slots.capacity << " " << slots.k << " " << slots.n);
+    const ExpertInputs in(slots);
+    ExpertOutputs expected(slots, in);
+    all_passes(in, expected, slots);
+
+    const auto used = [&](const Floats& of, int64_t width) {
+      return packed(of, in.counts, slots, width);
+    };
+    ExpertInputs rows = in;
+    rows.x = used(in.x, slots.k);
+    rows.dy = used(in.dy, slots.n);
+    rows.dy_of_bias = used(in.dy_of_bias, slots.n);
+    ExpertSize size = slots;
+    size.packed = true;
+    size.rows = std::accumulate(in.counts.begin(), in.counts.end(), int64_t{0});
+    ExpertOutputs out(size, rows);
+    all_passes(rows, out, size);
+    const auto expect_rows = [&](const Output& found, const Output& wanted, int64_t width) {
+      const Floats all = used(wanted.values(), width);
+      const auto values = found.values();
+      const Floats first(values.begin(), values.begin() + static_cast<int64_t>(all.size()));
+      expect_close(first, to_doubles(all), kTolerance, "rows");
+    };
+    expect_rows(out.y, expected.y, slots.n);
+    expect_rows(out.dx, expected.dx, slots.k);
+    expect_rows(out.biased, expected.biased, slots.n);
+    expect_rows(out.biased_in_place, expected.biased_in_place, slots.n);
+    expect_close(out.dw.values(), to_doubles(expected.dw.values()), kTolerance, "out.dw");
+    expect_close(out.dw_added.values(), to_doubles(expected.dw_added.values()), kTolerance,
+                 "out.dw_added");
+    expect_close(out.dbias.values(), to_doubles(expected.dbias.values()), kTolerance, "out.dbias");
+    expect_close(out.dbias_added.values(), to_doubles(expected.dbias_added.values()), kTolerance,
+                 "out.dbias_added");
   }
 }
 
