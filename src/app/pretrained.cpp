@@ -26,7 +26,7 @@ namespace {
 Deck with_one_sequence(Deck deck) {
   if (deck.model->graph.empty()) {
     deck.train->batch = 1;
-    deck.model->moe.capacity_factor = static_cast<double>(deck.model->moe.experts);
+    deck.model->moe.capacity_factor.reset();
   }
   return deck;
 }

@@ -30,7 +30,7 @@ bool sends(const Instruction& instruction) {
 bool depends_on_data(const Program& program, const Instruction& instruction) {
   return std::ranges::any_of(instruction.inputs, [&](ValueId id) {
     const Value& value = program.value(id);
-    return value.dtype == DType::i32 && value.role == Value::Role::activation;
+    return value.packed || (value.dtype == DType::i32 && value.role == Value::Role::activation);
   });
 }
 

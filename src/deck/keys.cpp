@@ -180,8 +180,11 @@ std::vector<Key> moe_keys() {
       {.name = "model.moe.capacity_factor",
        .doc = "Slots of an expert per sequence, over what an even choice of the experts needs, "
               "rounded up: ceil(capacity_factor x top_k x sequence / experts), at least 1, at most "
-              "`model.sequence`. A choice that finds no slot is dropped.",
+              "`model.sequence`. A choice that finds no slot is dropped. none: no choice is "
+              "dropped. Ranks send and compute the rows that tokens take, and an expert that many "
+              "tokens choose is slow.",
        .fallback = "1.25",
+       .choices = {"none"},
        .range = {.min = 0, .max = 1e6, .above_min = true},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.capacity_factor; }},

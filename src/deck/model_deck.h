@@ -16,8 +16,8 @@ struct MoeDeck {
   std::optional<int64_t> top_k;  // none: auto, from the router
   std::string normalize;         // on, off
   // Each expert has ceil(capacity_factor * choices() * sequence / experts) slots per sequence, from
-  // 1 to sequence.
-  double capacity_factor = 0.0;
+  // 1 to sequence. None: no choice is dropped, and only rows in use are sent and computed.
+  std::optional<double> capacity_factor;
   double balance_loss = 0.0;  // weight; 0: none
   std::string balance;        // switch, gshard
   double z_loss = 0.0;        // weight; 0: none

@@ -96,7 +96,7 @@ OpAttributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
   OpAttributes attributes = std::holds_alternative<NoAttributes>(given) ? spec.attributes : given;
   check(attributes.index() == spec.attributes.index(), "{} has other attributes", spec.name);
   for (size_t i = 0; i < inputs.size() && i < spec.inputs.size(); ++i) {
-    if (spec.inputs[i].name == "counts") {
+    if (spec.inputs[i].name == "counts" && kind != OpKind::expert_pack) {
       check_counts(inputs[i], inputs[0]);
     }
     if (spec.inputs[i].name != "routing") {
@@ -127,11 +127,37 @@ OpAttributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
 
 void Graph::check_counts(TensorId counts, TensorId buffer) const {
   const OpId producer = tensor(counts).producer;
-  if (producer < 0 || op(producer).kind != OpKind::expert_counts ||
-      op(producer).as<ExpertAttributes>().capacity != capacity_of(tensor(buffer))) {
+  const TensorId packed_by = tensor(buffer).counts;
+  const bool counted = producer >= 0 && op(producer).kind == OpKind::expert_counts;
+  const bool fits = packed_by >= 0 ? counts == packed_by
+                                   : counted && op(producer).as<ExpertAttributes>().capacity ==
+                                                    capacity_of(tensor(buffer));
+  if (!fits) {
     fail(ExitCode::usage, "{} does not count the slots of {}", tensor(counts).name,
          tensor(buffer).name);
   }
+}
+
+// Operations on packed rows leave packed rows, until expert_unpack.
+TensorId Graph::counts_of_output(OpKind kind, const std::vector<TensorId>& inputs) const {
+  if (kind == OpKind::expert_pack) {
+    return inputs[2];
+  }
+  TensorId counts = -1;
+  for (const TensorId input : inputs) {
+    const TensorId packed_by = tensor(input).counts;
+    if (packed_by < 0) {
+      continue;
+    }
+    if (!spec_of(kind).takes_packed || (counts >= 0 && counts != packed_by)) {
+      fail(ExitCode::usage, "takes no packed rows such as {}", tensor(input).name);
+    }
+    counts = packed_by;
+  }
+  if (kind == OpKind::add && counts >= 0 && tensor(inputs[0]).counts != tensor(inputs[1]).counts) {
+    fail(ExitCode::usage, "adds packed rows to others");
+  }
+  return kind == OpKind::expert_unpack ? -1 : counts;
 }
 
 TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
@@ -151,6 +177,7 @@ TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<T
     op.attributes = complete(kind, inputs, attributes);
     output.shape = infer_shape(kind, shapes, op.attributes);
     output.dims = infer_dims(kind, tensor(inputs[0]).dims, output.shape, op.attributes);
+    output.counts = counts_of_output(kind, inputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       const DType wanted =
           dtype_of(spec.inputs[i].type, is_floating(floating) ? floating : DType::f32);

@@ -40,6 +40,8 @@ enum class OpKind {
   expert_matmul,
   expert_bias,
   combine,
+  expert_pack,
+  expert_unpack,
 };
 
 // The initial values of a parameter: zeros, ones, uniform in [-scale, scale), or normal with mean 0
@@ -63,6 +65,9 @@ struct Tensor {
   OpId producer = -1;  // activations only
   Init init;           // parameters only
   bool decay = false;  // parameters only: weight decay applies
+  // Rows of experts, [experts, batch, rows, width], that lie packed: the number of rows in use of
+  // every [expert, batch] is data, in this tensor, and `rows` is their mean, rounded up. -1: dense.
+  TensorId counts = -1;
 
   // Returns the dimension named batch, or -1 without one.
   int batch_dim() const;
@@ -113,6 +118,7 @@ class Graph {
   OpAttributes complete(OpKind kind, const std::vector<TensorId>& inputs,
                         const OpAttributes& given) const;
   void check_counts(TensorId counts, TensorId buffer) const;
+  TensorId counts_of_output(OpKind kind, const std::vector<TensorId>& inputs) const;
 
   std::string name_;
   std::vector<Tensor> tensors_;

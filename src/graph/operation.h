@@ -46,6 +46,9 @@ struct OperationSpec {
   std::vector<std::string_view> saved;
   Shape (*saved_shape)(const Shape& first) = nullptr;
 
+  // True for operations that take packed rows (Tensor::counts).
+  bool takes_packed = false;
+
   // Outside training, the output is the first input.
   bool training_only = false;
 

@@ -161,4 +161,25 @@ Shape combine_shape(Shapes in, const OpAttributes& attributes) {
   return {in[1][0], in[1][1], in[0][3]};
 }
 
+// Packed rows are [experts, batch, mean rows, width]: a token's choices differ, so every sequence
+// has sequence x choices rows of all experts together.
+Shape expert_pack_shape(Shapes in, const OpAttributes& attributes) {
+  const int64_t experts = std::get<ExpertAttributes>(attributes).experts;
+  expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2) &&
+             in[2] == Shape{experts, in[0][0]},
+         "x[batch, sequence, width], routing[batch, sequence, choices] and counts[experts, batch]",
+         in);
+  return {experts, in[0][0], (in[1][1] * in[1][2] + experts - 1) / experts, in[0][2]};
+}
+
+Shape expert_unpack_shape(Shapes in, const OpAttributes& attributes) {
+  const int64_t experts = std::get<ExpertAttributes>(attributes).experts;
+  expect(in[0].size() == 4 && in[1].size() == 3 && in[1] == in[2] && in[0][1] == in[1][0] &&
+             in[3] == Shape{experts, in[0][1]} && in[0][0] == experts,
+         "rows[experts, batch, mean, width] of the routing's experts, routing[batch, sequence, "
+         "choices], weights like it and counts[experts, batch]",
+         in);
+  return {in[1][0], in[1][1], in[0][3]};
+}
+
 }  // namespace hidup

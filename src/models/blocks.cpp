@@ -13,8 +13,11 @@ namespace {
 
 // Returns the slots of an expert for the tokens of a sequence.
 int64_t capacity_of(const ModelDeck& model, int64_t choices) {
+  if (!model.moe.capacity_factor) {
+    return model.sequence;
+  }
   const double slots =
-      std::ceil(model.moe.capacity_factor * static_cast<double>(choices) *
+      std::ceil(*model.moe.capacity_factor * static_cast<double>(choices) *
                 static_cast<double>(model.sequence) / static_cast<double>(model.moe.experts));
   return static_cast<int64_t>(std::clamp(slots, 1.0, static_cast<double>(model.sequence)));
 }
@@ -144,10 +147,16 @@ TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
     const TensorId product = graph_.add_op(OpKind::expert_matmul, full, {input, weight, counts});
     return graph_.add_op(OpKind::expert_bias, full + ".biased", {product, bias, counts});
   };
-  const TensorId buffer = graph_.add_op(OpKind::dispatch, name + ".dispatch", {x, routing});
+  const bool packs = !model_.moe.capacity_factor;
+  const TensorId buffer =
+      packs ? graph_.add_op(OpKind::expert_pack, name + ".pack", {x, routing, counts})
+            : graph_.add_op(OpKind::dispatch, name + ".dispatch", {x, routing});
   const TensorId up = expert_linear("up", buffer, model_.hidden, model_.ffn, style_.up);
   const TensorId active = activation(name + ".experts", name + ".activation_dropout", up);
   const TensorId down = expert_linear("down", active, model_.ffn, model_.hidden, style_.down);
+  if (packs) {
+    return graph_.add_op(OpKind::expert_unpack, name + ".unpack", {down, routing, gates, counts});
+  }
   return graph_.add_op(OpKind::combine, name + ".combine", {down, routing, gates});
 }
 

@@ -304,7 +304,7 @@ class BackwardPass {
     Value value =
         input_.value_of(id, gradient_name(id), layout_of_gradient(scope), scope.microbatch);
     value.dtype = f32 ? DType::f32 : value.dtype;
-    return {builder_.add(std::move(value))};
+    return {builder_.add(std::move(value), graph_.tensor(id), scope.microbatch)};
   }
 
   static size_t step_input(const Scope& scope) { return static_cast<size_t>(scope.input); }

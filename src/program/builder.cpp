@@ -21,6 +21,14 @@ ValueId ProgramBuilder::add(Value value) {
   return static_cast<ValueId>(program_.values.size()) - 1;
 }
 
+ValueId ProgramBuilder::add(Value value, const Tensor& of, int microbatch) {
+  const auto whole = whole_counts_.find({of.counts, microbatch});
+  if (value.packed && whole != whole_counts_.end()) {
+    value.packed->counts = whole->second;
+  }
+  return add(std::move(value));
+}
+
 Instruction& ProgramBuilder::emit(const Scope& scope, Opcode opcode, const std::string& name,
                                   ValueIds inputs, ValueIds outputs) {
   Instruction instruction{

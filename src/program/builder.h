@@ -1,9 +1,11 @@
 // The values and instructions that lower() writes; for the passes of this folder only.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "program/lower.h"
@@ -53,6 +55,12 @@ class ProgramBuilder {
   Program take() { return std::move(program_); }
 
   ValueId add(Value value);
+  // Adds a value of the tensor, whose packed rows are counted by what tell_counts() was told.
+  ValueId add(Value value, const Tensor& of, int microbatch);
+  // Names the whole counts of a microbatch's packed rows (PackedRows::counts).
+  void tell_counts(TensorId counts, int microbatch, ValueId whole) {
+    whole_counts_[{counts, microbatch}] = whole;
+  }
   // Adds an instruction with the opcode's default attributes.
   Instruction& emit(const Scope& scope, Opcode opcode, const std::string& name, ValueIds inputs,
                     ValueIds outputs);
@@ -98,6 +106,7 @@ class ProgramBuilder {
   Program program_;
   const RouteChooser choose_route_;
   const std::optional<size_t> pipeline_;
+  std::map<std::pair<TensorId, int>, ValueId> whole_counts_;  // by microbatch
   std::vector<List> lists_ = std::vector<List>(1);
 };
 

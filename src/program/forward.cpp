@@ -75,12 +75,27 @@ class ForwardPass {
     if (spec.random) {
       instruction.purpose = input_.random_purpose(scope.op);
     }
+    if (op.kind == OpKind::expert_counts && input_.exchanges_rows(op.output)) {
+      tell_counts(scope, outputs[0]);
+    }
     if (op.kind == OpKind::route) {
       expert_load(scope, outputs[0]);
       if (input_.trains && has_backward(op)) {
         values_->saved[index] = {router_sums(scope, inputs[0], outputs[0])};
       }
     }
+  }
+
+  // Brings the counts of all experts and sequences to every rank that exchanges rows.
+  void tell_counts(const Scope& scope, ValueId counts) {
+    Layout whole = builder_.value(counts).layout;
+    for (size_t axis = 0; axis < whole.size(); ++axis) {
+      whole[axis] = Placement::replicate(support_of(builder_.mesh()[axis], whole[axis].share));
+    }
+    const std::string name = graph_.op_name(scope.op) + ".whole";
+    const ValueId told = builder_.reshard(scope, counts, whole, name, false);
+    builder_.value(told).role = Value::Role::counts;
+    builder_.tell_counts(graph_.op(scope.op).output, scope.microbatch, told);
   }
 
   ValueIds saved_values(const Scope& scope) {
@@ -187,7 +202,8 @@ class ForwardPass {
       held = {builder_.program().loss};  // the loss sums up over the microbatches
     } else {
       held = {builder_.add(
-          input_.value_of(op.output, graph_.op_name(scope.op), layout, scope.microbatch))};
+          input_.value_of(op.output, graph_.op_name(scope.op), layout, scope.microbatch),
+          graph_.tensor(op.output), scope.microbatch)};
     }
     return held[0];
   }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 namespace hidup {
 namespace {
@@ -77,10 +78,38 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
   const Tensor& tensor = graph.tensor(id);
   Value value{
       .name = std::move(name), .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
+  if (tensor.counts >= 0) {
+    const Op& counting = graph.op(graph.tensor(tensor.counts).producer);
+    const Shape& routing = graph.tensor(counting.inputs[0]).shape;
+    value.packed = {.per_sequence = routing[1] * routing[2], .most = routing[1]};
+  }
   if (!is_parameter(id) && !tensor.shape.empty()) {
     split(value, tensor.batch_dim(), microbatch);
   }
   return value;
+}
+
+bool LoweringInput::exchanges_rows(TensorId counts) const {
+  std::set<Layout> layouts;
+  bool draws = false;  // random numbers follow the sequence of a row
+  const auto add = [&](TensorId id, const Layout& layout) {
+    if (graph.tensor(id).counts == counts) {
+      layouts.insert(gradient_of(layout));
+    }
+  };
+  for (OpId id = 0; id < op_count(); ++id) {
+    const Op& op = graph.op(id);
+    add(op.output, output_layout(rules(id)));
+    draws |= graph.tensor(op.output).counts == counts && forward_of(op.kind).random;
+    for (size_t i = 0; i < op.inputs.size(); ++i) {
+      add(op.inputs[i], input_layout(rules(id), i));
+    }
+  }
+  const auto cuts_experts = [](const Layout& layout) {
+    return std::ranges::any_of(layout,
+                               [](const Placement& at) { return at.is_shard() && at.dim == 0; });
+  };
+  return draws || layouts.size() > 1 || std::ranges::any_of(layouts, cuts_experts);
 }
 
 LossAttributes LoweringInput::loss_attributes(const Op& op) const {

@@ -49,6 +49,9 @@ struct LoweringInput {
   Value value_of(TensorId id, std::string name, const Layout& layout, int microbatch) const;
   // Cuts the microbatch's part out of a value whose dimension `dim` is the batch.
   void split(Value& value, int dim, int microbatch) const;
+  // Returns true where ranks exchange rows packed by these counts, or have some of the experts, so
+  // that sizes of values or messages are data.
+  bool exchanges_rows(TensorId counts) const;
   // Returns attributes that make the loss the mean over all targets of the step, on all ranks.
   LossAttributes loss_attributes(const Op& op) const;
   // Returns the attributes of a route operation that has losses of its own.

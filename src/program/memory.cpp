@@ -130,6 +130,7 @@ class Planner {
     plan_.optimizer_bytes = place_role(Value::Role::optimizer_state);
     place_role(Value::Role::input);
     place_role(Value::Role::result);
+    place_role(Value::Role::counts);
     place_activations();
     return std::move(plan_);
   }
@@ -224,6 +225,8 @@ std::string_view name_of(Value::Role role) {
       return "optimizer state";
     case Value::Role::result:
       return "result";
+    case Value::Role::counts:
+      return "counts";
     case Value::Role::activation:
       return "activation";
   }

@@ -78,6 +78,10 @@ enum class Opcode {
   expert_bias_backward,
   combine,
   combine_backward,
+  expert_pack,  // these four are dispatch and combine for packed rows (Value::packed)
+  expert_pack_backward,
+  expert_unpack,
+  expert_unpack_backward,
   // These change layouts along Instruction::axis (sharding/reshard.h): values -> values, then the
   // message buffers.
   slice,

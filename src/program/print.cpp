@@ -9,8 +9,8 @@ namespace hidup {
 namespace {
 
 std::string_view role_name(Value::Role role) {
-  static constexpr std::array<std::string_view, 6> kNames = {
-      "input", "parameter", "gradient", "optimizer_state", "result", "activation"};
+  static constexpr std::array<std::string_view, 7> kNames = {
+      "input", "parameter", "gradient", "optimizer_state", "result", "counts", "activation"};
   return kNames.at(static_cast<size_t>(role));
 }
 
@@ -69,9 +69,10 @@ std::string print_program(const Program& program) {
   for (const Value& value : program.values) {
     text +=
         value.holds.empty()
-            ? fmt::format("  {} : {}{} {} {}{}\n", value.name, name_of(value.dtype),
+            ? fmt::format("  {} : {}{} {} {}{}{}\n", value.name, name_of(value.dtype),
                           to_string(value.shape), to_string(value.layout), role_name(value.role),
-                          value.padded_rows ? padding : "")
+                          value.padded_rows ? padding : "",
+                          value.packed ? ", rows packed by counts" : "")
             : fmt::format("  {} : buffer for {}\n", value.name, print_values(program, value.holds));
   }
   text += fmt::format("\n{} instructions\n", program.instructions.size());

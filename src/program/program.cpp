@@ -54,11 +54,29 @@ int64_t Program::local_bytes(ValueId id, int64_t rank) const {
   if (!value(id).holds.empty()) {
     return held_bytes(value(id).holds, rank);
   }
+  if (value(id).packed) {
+    return most_elements(value(id), region(id, rank)) * size_of(value(id).dtype);
+  }
   const Shape shape = local_shape(id, rank);
   const int64_t count = !value(id).padded_rows || elements(shape) == 0
                             ? elements(shape)
                             : elements(shape) / shape.back() * row_stride(id, rank);
   return count * size_of(value(id).dtype);
+}
+
+bool Program::has_all_experts(const Value& packed, const Region& box) {
+  return box.extent[0] == packed.shape[0];
+}
+
+int64_t Program::most_rows(const Value& packed, const Region& box) {
+  const auto& [counts, per_sequence, most] = *packed.packed;
+  return box.extent[1] * (has_all_experts(packed, box)
+                              ? per_sequence
+                              : std::min(per_sequence, box.extent[0] * most));
+}
+
+int64_t Program::most_elements(const Value& packed, const Region& box) const {
+  return most_rows(packed, box) * box.extent[3];
 }
 
 int64_t Program::held_bytes(std::span<const ValueId> held, int64_t rank) const {
@@ -83,7 +101,8 @@ int64_t Program::exchanged_bytes(const Value& buffer, int64_t rank) const {
       beside.layout[axes[a]] = Placement::replicate();
     }
     const Region box = region_of(beside.shape, beside.layout, mesh, rank, beside.batch);
-    passed += elements_wanted(box, value(received[v]), axes[0], rank);
+    passed += beside.packed ? most_elements(beside, box)
+                            : elements_wanted(box, value(received[v]), axes[0], rank);
   }
   return std::max(
       {held_bytes(sent, rank), held_bytes(received, rank), passed * size_of(value(sent[0]).dtype)});
@@ -164,6 +183,22 @@ int64_t Program::elements_wanted(const Region& box, const Value& of, size_t axis
 int64_t Program::row_stride(ValueId id, int64_t rank) const {
   const int64_t row = local_shape(id, rank).back();
   return value(id).padded_rows ? (row + kRowMultiple - 1) / kRowMultiple * kRowMultiple : row;
+}
+
+ValueId counts_needed(const Program& program, const Instruction& instruction) {
+  const bool sends_parts = spec_of(instruction.opcode).reshard &&
+                           spec_of(instruction.opcode).reshard != ReshardKind::all_reduce;
+  for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
+    for (const ValueId id : *operands) {
+      const Value& value = program.value(id);
+      const bool cuts_experts = std::ranges::any_of(
+          value.layout, [](const Placement& at) { return at.is_shard() && at.dim == 0; });
+      if (value.packed && (sends_parts || cuts_experts || spec_of(instruction.opcode).random)) {
+        return value.packed->counts;
+      }
+    }
+  }
+  return -1;
 }
 
 namespace {

@@ -51,10 +51,18 @@ inline constexpr int64_t kValueAlignment = 64;
 // Padded rows begin at multiples of this number of elements: a GPU's line of 128 bytes in 16 bits.
 inline constexpr int64_t kRowMultiple = 64;
 
+// Rows of experts that lie packed (Tensor::counts). The shape of the value has the mean number of
+// rows of an expert in a sequence; the number in use is data.
+struct PackedRows {
+  ValueId counts = -1;       // i32 [experts, batch], whole on every rank; -1: nobody needs it
+  int64_t per_sequence = 0;  // rows of all experts together in every sequence
+  int64_t most = 0;          // rows of an expert in a sequence
+};
+
 // A tensor in the arena: a global shape, and the part of it that every rank holds.
 struct Value {
-  // The host reads results after the step.
-  enum class Role { input, parameter, gradient, optimizer_state, result, activation };
+  // The host reads results after the step, and counts within it.
+  enum class Role { input, parameter, gradient, optimizer_state, result, counts, activation };
   std::string name;
   Role role = Role::activation;
   DType dtype = DType::f32;
@@ -75,6 +83,7 @@ struct Value {
   ValueId master_of = -1;    // for the f32 copy (optimizer state) of a 16-bit parameter: that one
   bool decay = false;        // for parameters: weight decay applies
   bool padded_rows = false;  // for activations: see row_stride()
+  std::optional<PackedRows> packed = {};
 
   // Returns true for a value that keeps its memory from step to step.
   bool persistent() const { return role != Role::activation; }
@@ -165,8 +174,12 @@ struct Program {
   // Returns the part of the value that the rank holds.
   Region region(ValueId id, int64_t rank) const;
   Shape local_shape(ValueId id, int64_t rank) const;
-  // Returns the bytes of the rank's part in memory.
+  // Returns the bytes of the rank's part in memory; of packed rows, as many as it may have.
   int64_t local_bytes(ValueId id, int64_t rank) const;
+  // Returns the most rows that a box [experts, batch, rows, width] of packed rows may have, and
+  // true where every box like it has so many: where it holds the rows of all experts.
+  static int64_t most_rows(const Value& packed, const Region& box);
+  static bool has_all_experts(const Value& packed, const Region& box);
   // Returns the elements of a buffer with summed_along.
   SummedElements summed_elements(const Value& buffer, int64_t rank) const;
   // Returns the elements from the start of one row of the rank's part to the start of the next.
@@ -174,6 +187,7 @@ struct Program {
   int64_t row_stride(ValueId id, int64_t rank) const;
 
  private:
+  int64_t most_elements(const Value& packed, const Region& box) const;
   int64_t held_bytes(std::span<const ValueId> held, int64_t rank) const;
   int64_t exchanged_bytes(const Value& buffer, int64_t rank) const;
   int64_t largest_part(ValueId whole, ValueId part, const std::vector<size_t>& axes,
@@ -191,6 +205,10 @@ std::vector<int64_t> distinct_ranks(const Program& program);
 std::vector<int64_t> alike_ranks(const Program& program);
 // Returns the ranks that represent all for any layout by the mesh's shares; {0} without shares.
 std::vector<int64_t> distinct_ranks(const Mesh& mesh);
+
+// Returns the whole counts (PackedRows::counts) that the host has to know before it issues the
+// instruction, because sizes of operands or messages, or masks, follow from them; -1: none.
+ValueId counts_needed(const Program& program, const Instruction& instruction);
 
 // Returns true where the rank leaves the instruction out: a collective that does not concern the
 // rank, or another instruction whose outputs have no part there.

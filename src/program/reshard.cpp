@@ -123,7 +123,8 @@ ValueIds ProgramBuilder::reshard(const Scope& scope, const ValueIds& from, const
                             .shape = old.shape,
                             .layout = steps[s].to,
                             .batch = old.batch,
-                            .decay = old.decay}));
+                            .decay = old.decay,
+                            .packed = old.packed}));
       }
     }
     // A sum of several values at once needs contiguous values. Local work goes value by value.

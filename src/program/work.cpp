@@ -94,6 +94,7 @@ void WorkKinds::find_values() {
     const Value& value = program_.value(id);
     numbers.add(value.dtype);
     numbers.add(value.padded_rows);
+    numbers.add(value.packed.has_value());
     numbers.add(value.shape.size());
     for (const int64_t extent : value.shape) {
       numbers.add(extent);
@@ -159,6 +160,7 @@ std::vector<int> WorkKinds::alike_values(int64_t rank) const {
     numbers.add(value.dtype);
     numbers.add(value.holds.size());
     numbers.add(value.padded_rows);
+    numbers.add(value.packed.has_value());
     if (value.holds.empty()) {
       const Region region = program_.region(id, rank);
       for (int d = 0; d < region.dims; ++d) {

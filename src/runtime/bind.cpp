@@ -7,6 +7,7 @@
 #include "core/with_type.h"
 #include "kernels/products.h"
 #include "runtime/operands.h"
+#include "runtime/packed_rows.h"
 
 namespace hidup {
 namespace {
@@ -29,8 +30,29 @@ LaunchTable make_table() {
 
 }  // namespace
 
+Region Operands::held(ValueId id) const {
+  const Value& value = binding_.program.value(id);
+  const Region box = region(id, binding_.rank);
+  if (!value.packed) {
+    return box;
+  }
+  Region rows;
+  rows.dims = 2;
+  rows.extent[0] = rows.global[0] = RowCounts(value, binding_.counts).rows(box);
+  rows.extent[1] = box.extent[3];
+  rows.start[1] = box.start[3];
+  rows.global[1] = box.global[3];
+  return rows;
+}
+
 Span span_of(const Operands& at, const std::vector<ValueId>& values) {
   const Binding& binding = at.binding();
+  const Value& value = binding.program.value(values.front());
+  if (value.packed && values.size() == 1) {
+    const Region box = at.region(values[0], binding.rank);
+    return {binding.arena + binding.plan.offsets[static_cast<size_t>(values[0])],
+            RowCounts(value, binding.counts).rows(box) * box.extent[3]};
+  }
   const auto first = static_cast<size_t>(values.front());
   const auto last = static_cast<size_t>(values.back());
   const int64_t start = binding.plan.offsets[first];

@@ -20,6 +20,9 @@ struct Binding {
   kernels::StepState* state;  // device memory
   const MeshGroups& groups;
   uint64_t seed;
+  // The counts that the instruction needs (counts_needed()), in host memory; null: none, or they
+  // are not known yet.
+  const int32_t* counts = nullptr;
 };
 
 // Returns a function that issues the instruction on its stream. The function does nothing on a rank

@@ -10,6 +10,7 @@
 #include "kernels/residual_norm.h"
 #include "kernels/swiglu.h"
 #include "runtime/operands.h"
+#include "runtime/packed_rows.h"
 
 namespace hidup {
 namespace {
@@ -294,8 +295,41 @@ Launch swiglu_backward(const Operands& at) {
   return [args](Stream& stream) { kernels::swiglu_backward(stream, args); };
 }
 
+// The mask of a row depends on its expert, sequence and number there, so that it is the same on any
+// ranks.
+template <typename Element>
+Launch dropout_of_packed_rows(const Operands& at) {
+  const Value& value = at.binding().program.value(at.instruction().inputs[0]);
+  const Region box = at.region(at.instruction().inputs[0], at.binding().rank);
+  const RowCounts counts(value, at.binding().counts);
+  kernels::DropoutMask mask = mask_of(at, at.attributes<DropoutAttributes>().p);
+  std::vector<kernels::DropoutMask> masks;
+  for (int64_t i = 0; i < box.extent[0] * box.extent[1]; ++i) {
+    Region rows = box;
+    rows.start[0] += i / box.extent[1];
+    rows.start[1] += i % box.extent[1];
+    rows.extent[0] = rows.extent[1] = 1;
+    rows.global[2] = value.packed->most;
+    rows.extent[2] = counts.rows(rows);
+    if (rows.elements() > 0) {
+      mask.region = rows;
+      masks.push_back(mask);
+    }
+  }
+  return [x = at.in_as<Element>(0), y = at.out_as<Element>(0), masks](Stream& stream) {
+    int64_t first = 0;
+    for (const kernels::DropoutMask& each : masks) {
+      kernels::dropout(stream, x + first, y + first, each);
+      first += each.region.elements();
+    }
+  };
+}
+
 template <typename Element>
 Launch dropout(const Operands& at) {
+  if (at.binding().program.value(at.instruction().inputs[0]).packed) {
+    return dropout_of_packed_rows<Element>(at);
+  }
   return [x = at.in_as<Element>(0), y = at.out_as<Element>(0),
           mask = mask_of(at, at.attributes<DropoutAttributes>().p)](Stream& stream) {
     kernels::dropout(stream, x, y, mask);

@@ -153,59 +153,120 @@ Launch combine_backward(const Operands& at) {
   return [args](Stream& stream) { kernels::combine_backward(stream, args); };
 }
 
-// Returns the sizes for a buffer [experts, batch, capacity, ..] and the widths of a product.
-kernels::ExpertSize expert_size(const Shape& buffer, int64_t k, int64_t n) {
-  return {buffer[0], buffer[1], buffer[2], k, n};
+// Returns the sizes of this rank's part of packed rows, and of its tokens with these choices.
+kernels::DispatchSize packed_size(const Operands& at, ValueId rows, const Shape& routing,
+                                  const int32_t* counts) {
+  const Value& value = at.binding().program.value(rows);
+  const Region box = at.region(rows, at.binding().rank);
+  return {.batch = box.extent[1],
+          .sequence = routing[1],
+          .choices = routing[2],
+          .experts = box.extent[0],
+          .first_expert = box.start[0],
+          .capacity = value.packed->most,
+          .width = box.extent[3],
+          .counts = counts,
+          .rows = Program::most_rows(value, box)};
+}
+
+template <typename Element>
+Launch expert_pack(const Operands& at) {
+  return [x = at.in_as<Element>(0), routing = at.in_integers(1), rows = at.out_as<Element>(0),
+          size = packed_size(at, at.instruction().outputs[0], at.in_shape(1), at.in_integers(2))](
+             Stream& stream) { kernels::dispatch_forward(stream, x, routing, rows, size); };
+}
+
+template <typename Element>
+Launch expert_pack_backward(const Operands& at) {
+  return [routing = at.in_integers(0), drows = at.in_as<Element>(2), dx = at.out_as<Element>(0),
+          size = packed_size(at, at.instruction().inputs[2], at.in_shape(0), at.in_integers(1))](
+             Stream& stream) { kernels::dispatch_backward(stream, drows, routing, dx, size); };
+}
+
+template <typename Element>
+Launch expert_unpack(const Operands& at) {
+  return [rows = at.in_as<Element>(0), routing = at.in_integers(1), weights = at.in(2),
+          y = at.out_as<Element>(0),
+          size = packed_size(at, at.instruction().inputs[0], at.in_shape(1), at.in_integers(3))](
+             Stream& stream) { kernels::combine_forward(stream, rows, routing, weights, y, size); };
+}
+
+template <typename Element>
+Launch expert_unpack_backward(const Operands& at) {
+  const kernels::CombineBackward<Element> args{
+      .buffer = at.in_as<Element>(0),
+      .routing = at.in_integers(1),
+      .weights = at.in(2),
+      .dy = at.in_as<Element>(4),
+      .dbuffer = at.out_as<Element>(0),
+      .dweights = at.out(1),
+      .size = packed_size(at, at.instruction().inputs[0], at.in_shape(1), at.in_integers(3))};
+  return [args](Stream& stream) { kernels::combine_backward(stream, args); };
+}
+
+// Returns the sizes of this rank's part of a buffer, or of packed rows, and the widths of a
+// product.
+kernels::ExpertSize expert_size(const Operands& at, ValueId buffer, int64_t k, int64_t n) {
+  const Value& value = at.binding().program.value(buffer);
+  const Region box = at.region(buffer, at.binding().rank);
+  return {.experts = box.extent[0],
+          .batch = box.extent[1],
+          .capacity = box.extent[2],
+          .k = k,
+          .n = n,
+          .packed = value.packed.has_value(),
+          .rows = value.packed ? Program::most_rows(value, box) : 0};
+}
+kernels::ExpertSize expert_size(const Operands& at, int64_t k, int64_t n) {
+  return expert_size(at, at.instruction().inputs[0], k, n);
 }
 
 template <typename Element>
 Launch expert_matmul(const Operands& at) {
-  const Shape x_shape = at.in_shape(0);
+  const Shape w_shape = at.in_shape(1);
   return [x = at.in_as<Element>(0), weight = at.in_as<Element>(1), counts = at.in_integers(2),
-          y = at.out_as<Element>(0), size = expert_size(x_shape, x_shape[3], at.in_shape(1)[2])](
+          y = at.out_as<Element>(0), size = expert_size(at, w_shape[1], w_shape[2])](
              Stream& stream) { kernels::expert_matmul(stream, x, weight, counts, y, size); };
 }
 
 template <typename Element>
 Launch expert_matmul_backward_input(const Operands& at) {
-  const Shape dy_shape = at.in_shape(0);
-  return [dy = at.in_as<Element>(0), weight = at.in_as<Element>(1), counts = at.in_integers(2),
-          dx = at.out_as<Element>(0),
-          size = expert_size(dy_shape, at.out_shape(0)[3], dy_shape[3])](Stream& stream) {
-    kernels::expert_matmul_backward_input(stream, dy, weight, counts, dx, size);
-  };
+  const Shape w_shape = at.in_shape(1);
+  return
+      [dy = at.in_as<Element>(0), weight = at.in_as<Element>(1), counts = at.in_integers(2),
+       dx = at.out_as<Element>(0), size = expert_size(at, w_shape[1], w_shape[2])](Stream& stream) {
+        kernels::expert_matmul_backward_input(stream, dy, weight, counts, dx, size);
+      };
 }
 
 template <typename Element>
 Launch expert_matmul_backward_weight(const Operands& at) {
-  const Shape x_shape = at.in_shape(0);
+  const Shape dw_shape = at.out_shape(0);
   const kernels::ExpertMatmulBackwardWeight<Element> args{
       .x = at.in_as<Element>(0),
       .dy = at.in_as<Element>(1),
       .counts = at.in_integers(2),
       .dw = at.out(0),
-      .size = expert_size(x_shape, x_shape[3], at.in_shape(1)[3]),
+      .size = expert_size(at, dw_shape[1], dw_shape[2]),
       .accumulate = at.accumulate()};
   return [args](Stream& stream) { kernels::expert_matmul_backward_weight(stream, args); };
 }
 
 template <typename Element>
 Launch expert_bias(const Operands& at) {
-  const Shape x_shape = at.in_shape(0);
   return [x = at.in_as<Element>(0), bias = at.in_as<Element>(1), counts = at.in_integers(2),
-          y = at.out_as<Element>(0), size = expert_size(x_shape, 0, x_shape[3])](Stream& stream) {
+          y = at.out_as<Element>(0), size = expert_size(at, 0, at.in_shape(1)[1])](Stream& stream) {
     kernels::expert_bias(stream, x, bias, counts, y, size);
   };
 }
 
 template <typename Element>
 Launch expert_bias_backward(const Operands& at) {
-  const Shape dy_shape = at.in_shape(0);
-  return
-      [dy = at.in_as<Element>(0), counts = at.in_integers(1), dbias = at.out(0),
-       size = expert_size(dy_shape, 0, dy_shape[3]), accumulate = at.accumulate()](Stream& stream) {
-        kernels::expert_bias_backward(stream, dy, counts, dbias, size, accumulate);
-      };
+  return [dy = at.in_as<Element>(0), counts = at.in_integers(1), dbias = at.out(0),
+          size = expert_size(at, 0, at.out_shape(0)[1]),
+          accumulate = at.accumulate()](Stream& stream) {
+    kernels::expert_bias_backward(stream, dy, counts, dbias, size, accumulate);
+  };
 }
 
 }  // namespace
@@ -229,6 +290,10 @@ std::vector<LaunchRow> expert_launches() {
       {Opcode::expert_bias_backward, expert_bias_backward<T>},
       {Opcode::combine, combine<T>},
       {Opcode::combine_backward, combine_backward<T>},
+      {Opcode::expert_pack, expert_pack<T>},
+      {Opcode::expert_pack_backward, expert_pack_backward<T>},
+      {Opcode::expert_unpack, expert_unpack<T>},
+      {Opcode::expert_unpack_backward, expert_unpack_backward<T>},
   };
 }
 template std::vector<LaunchRow> expert_launches<float>();

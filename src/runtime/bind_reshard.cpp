@@ -243,7 +243,8 @@ Launch move(const Operands& at) {
 }
 
 Launch place(const Operands& at) {
-  const Copy copy = copy_common(at);
+  const std::vector<Copy> copies = copies_in_common(at);
+  std::byte* to = output(at, 0);
   const auto axis = static_cast<size_t>(at.instruction().axis);
   const Binding& binding = at.binding();
   const Program& program = binding.program;
@@ -258,17 +259,15 @@ Launch place(const Operands& at) {
                          ? binding.rank == keeper
                          : program.lies_on(at.instruction().inputs[0], binding.rank);
   return [=, bytes = elements(at.out_shape(0)) * size_of(from.dtype)](Stream& stream) {
-    kernels::fill_zero(stream, copy.to, bytes);
+    kernels::fill_zero(stream, to, bytes);
     if (keeps) {
-      kernels::copy_strided(stream, copy.from, copy.to, copy.elements);
+      issue(copies, stream);
     }
   };
 }
 
 Launch slice(const Operands& at) {
-  return [copy = copy_common(at)](Stream& stream) {
-    kernels::copy_strided(stream, copy.from, copy.to, copy.elements);
-  };
+  return [copies = copies_in_common(at)](Stream& stream) { issue(copies, stream); };
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "core/random.h"
 #include "core/with_type.h"
 #include "device/annotate.h"
-#include "runtime/bind.h"
+#include "runtime/packed_rows.h"
 
 namespace hidup {
 
@@ -20,6 +20,7 @@ struct Executor::Bound {
   std::function<void(Stream&)> issue;
   std::unique_ptr<Event> start;
   std::unique_ptr<Event> end;
+  ValueId counts = -1;  // counts_needed(); -1: bound once for all steps
 };
 
 Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_t rank,
@@ -34,17 +35,25 @@ Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_
   check(plan_.bytes <= store.bytes(), "a program of {} bytes in a store of {}", plan_.bytes,
         store.bytes());
   state_ = store.device().allocate(sizeof(kernels::StepState));
-  const Binding binding{program_, plan_, rank_, store.data(), device_state(), store.groups(), seed};
+  const Binding binding = this->binding(nullptr);
   for (const Instruction& instruction : program_.instructions) {
-    bound_.push_back({fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
-                      bind(instruction, binding), store.device().create_event(),
-                      store.device().create_event()});
+    const ValueId counts = counts_needed(program_, instruction);
+    bound_.push_back(
+        {.name = fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
+         .issue = counts < 0 ? bind(instruction, binding) : std::function<void(Stream&)>(),
+         .start = store.device().create_event(),
+         .end = store.device().create_event(),
+         .counts = counts});
+    if (counts >= 0 && !told_.contains(counts)) {
+      const int64_t bytes = std::max<int64_t>(1, program_.local_bytes(counts, rank));
+      told_[counts] = {store.device().allocate_host(bytes), store.device().create_event()};
+    }
   }
   for (int64_t i = 0; i < kUnderWay; ++i) {
     memories_.emplace_back(program_, plan_, store.device(), store.data(), device_state());
   }
   set_state({});
-  recordable_ = !store.groups().through_host() && emulator == nullptr;
+  recordable_ = !store.groups().through_host() && emulator == nullptr && told_.empty();
 }
 
 Executor::~Executor() {
@@ -161,21 +170,48 @@ void Executor::issue_waits(size_t i, int behind) {
 void Executor::issue_one(size_t i) {
   Stream& stream = store_.stream(program_.instructions[i].stream);
   const NamedRange range(bound_[i].name);
+  bind_by_counts(i);
   stream.record(*bound_[i].start);
   bound_[i].issue(stream);
   stream.record(*bound_[i].end);
+  tell_counts(i);
+}
+
+void Executor::bind_by_counts(size_t i) {
+  const ValueId counts = bound_[i].counts;
+  if (counts < 0 || !steps_.runs(i)) {
+    return;
+  }
+  const Told& told = told_.at(counts);
+  compute().synchronize(*told.copied);
+  bound_[i].issue = bind(program_.instructions[i], binding(told.host->data()));
+}
+
+// The last instruction that writes the counts is followed by their copy.
+void Executor::tell_counts(size_t i) {
+  const Instruction& instruction = program_.instructions[i];
+  for (const ValueId output : instruction.outputs) {
+    const auto told = told_.find(output);
+    if (told != told_.end() && steps_.runs(i)) {
+      Stream& stream = store_.stream(instruction.stream);
+      stream.copy(told->second.host->data(), at(output), program_.local_bytes(output, rank_));
+      stream.record(*told->second.copied);
+    }
+  }
 }
 
 // finish() precedes the end event, so that waiting instructions know the emulated end.
 void Executor::issue_emulated(int i, int behind) {
   Stream& stream = store_.stream(program_.instructions[static_cast<size_t>(i)].stream);
   Bound& bound = bound_[static_cast<size_t>(i)];
+  bind_by_counts(static_cast<size_t>(i));
   stream.enqueue([this, i, behind] { emulator_->begin(i, behind); });
   stream.record(*bound.start);
   bound.issue(stream);
   stream.enqueue([this, i] { emulator_->finish(i); });
   stream.record(*bound.end);
   stream.enqueue([this, i] { emulator_->pace(i); });
+  tell_counts(static_cast<size_t>(i));
 }
 
 int64_t Executor::find_not_finite(int64_t step, double learning_rate, const StepInputs& inputs) {
@@ -194,10 +230,34 @@ int64_t Executor::find_not_finite(int64_t step, double learning_rate, const Step
   return found;
 }
 
+Binding Executor::binding(const std::byte* counts) const {
+  return {.program = program_,
+          .plan = plan_,
+          .rank = rank_,
+          .arena = store_.data(),
+          .state = device_state(),
+          .groups = store_.groups(),
+          .seed = seed_,
+          .counts = reinterpret_cast<const int32_t*>(counts)};
+}
+
+// Rows that are not in use hold anything.
+int64_t Executor::bytes_in_use(ValueId id) const {
+  const Value& value = program_.value(id);
+  if (!value.packed) {
+    return program_.local_bytes(id, rank_);
+  }
+  const Region box = program_.region(id, rank_);
+  const auto told = told_.find(value.packed->counts);
+  const auto* counts =
+      told == told_.end() ? nullptr : reinterpret_cast<const int32_t*>(told->second.host->data());
+  return RowCounts(value, counts).rows(box) * box.extent[3] * size_of(value.dtype);
+}
+
 // Skips integers, message buffers (they may be partly unused) and the padding between rows.
 bool Executor::is_finite(ValueId value) {
   const Value& tensor = program_.value(value);
-  const int64_t bytes = program_.local_bytes(value, rank_);
+  const int64_t bytes = bytes_in_use(value);
   if (tensor.dtype == DType::i32 || !tensor.holds.empty() || bytes == 0) {
     return true;
   }

@@ -20,6 +20,7 @@
 #include "kernels/step_state.h"
 #include "program/memory.h"
 #include "program/program.h"
+#include "runtime/bind.h"
 #include "runtime/emulator.h"
 #include "runtime/step_memory.h"
 #include "runtime/store.h"
@@ -108,6 +109,13 @@ class Executor {
   // `behind`: as in Emulator::begin().
   void issue_emulated(int i, int behind);
   bool is_finite(ValueId value);
+  // Waits for the counts that the instruction needs, and binds it to operands of these sizes.
+  void bind_by_counts(size_t i);
+  // Copies counts that the instruction has written to the host.
+  void tell_counts(size_t i);
+  // `counts`: Binding::counts, or null.
+  Binding binding(const std::byte* counts) const;
+  int64_t bytes_in_use(ValueId id) const;
   // Returns false if the step cannot be recorded.
   bool replay(Order order);
 
@@ -121,6 +129,12 @@ class Executor {
   std::unique_ptr<Buffer> state_;
   std::vector<StepMemory> memories_;  // steps take turns with them
   std::vector<Bound> bound_;
+  // Counts that the host has to know within the step: a copy, and the event after it, per value.
+  struct Told {
+    std::unique_ptr<Buffer> host;
+    std::unique_ptr<Event> copied;
+  };
+  std::map<ValueId, Told> told_;
   std::vector<Interval> times_;
   bool recordable_ = true;          // false once known to be impossible
   int64_t started_ = 0;             // steps started

@@ -41,8 +41,10 @@ class Operands {
   int32_t* out_integers(size_t i) const { return pointer<int32_t>(instruction_.outputs.at(i)); }
   Shape in_shape(size_t i) const { return shape_of(in_region(i)); }
   Shape out_shape(size_t i) const { return shape_of(out_region(i)); }
-  Region in_region(size_t i) const { return region(instruction_.inputs.at(i), binding_.rank); }
-  Region out_region(size_t i) const { return region(instruction_.outputs.at(i), binding_.rank); }
+  // Return this rank's part of an operand. Packed rows are [rows in use, width].
+  Region in_region(size_t i) const { return held(instruction_.inputs.at(i)); }
+  Region out_region(size_t i) const { return held(instruction_.outputs.at(i)); }
+  // Returns the rank's box of a value; of packed rows, that of their experts and sequences.
   // Return the row stride in elements, as kernels take it; 0 for dense tensors.
   int64_t in_stride(size_t i) const { return stride(instruction_.inputs.at(i)); }
   int64_t out_stride(size_t i) const { return stride(instruction_.outputs.at(i)); }
@@ -59,6 +61,7 @@ class Operands {
   const Binding& binding() const { return binding_; }
 
  private:
+  Region held(ValueId id) const;
   const Signature& signature() const { return spec_of(instruction_.opcode).signature; }
   template <typename T>
   T* named(const OperandList& operands, const std::vector<ValueId>& values,

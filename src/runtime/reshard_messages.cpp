@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "runtime/packed_rows.h"
 
 namespace hidup {
 
@@ -119,12 +120,80 @@ std::byte* output(const Operands& at, size_t i) {
   return at.out_as<std::byte>(i);
 }
 
-Copy copy_common(const Operands& at) {
-  const Region from = at.in_region(0);
-  const Region to = at.out_region(0);
-  const Region box = intersection(from, to);
-  return {input(at, 0), output(at, 0),
-          copy_between(dtype_of(at), box, Place(from, box), Place(to, box))};
+namespace {
+
+// A value's memory, and the box that lies there.
+template <typename Byte>
+struct Held {
+  Byte* data;
+  Region box;
+};
+
+// Appends the copies of a box of packed rows between two places, expert by expert. Both places
+// contain the box.
+void append_rows(const RowCounts& counts, DType dtype, const Region& box,
+                 const Held<const std::byte>& from, const Held<std::byte>& to,
+                 std::vector<Copy>& copies) {
+  const int64_t size = size_of(dtype);
+  int64_t first_from = 0;  // rows of the experts before this one
+  int64_t first_to = 0;
+  const auto skip = [&](const Region& held, int64_t& first) {
+    for (int64_t e = held.start[0]; e < box.start[0]; ++e) {
+      first += counts.rows_of_expert(held, e);
+    }
+  };
+  skip(from.box, first_from);
+  skip(to.box, first_to);
+  for (int64_t e = box.start[0]; e < box.start[0] + box.extent[0]; ++e) {
+    Copy copy{from.data, to.data, {}};
+    copy.elements.element = size;
+    copy.elements.dims = 2;
+    copy.elements.extent[0] = counts.rows_of_expert(box, e);
+    copy.elements.extent[1] = box.extent[3];
+    const auto place = [&](const Region& held, int64_t& first, int64_t& offset, int64_t* stride) {
+      offset = (first + counts.rows_before(held, e, box.start[1])) * held.extent[3] + box.start[3] -
+               held.start[3];
+      stride[0] = held.extent[3];
+      stride[1] = 1;
+      first += counts.rows_of_expert(held, e);
+    };
+    place(from.box, first_from, copy.elements.from_offset, copy.elements.from_stride);
+    place(to.box, first_to, copy.elements.to_offset, copy.elements.to_stride);
+    copies.push_back(copy);
+  }
+}
+
+// Appends the copies of a box of the value from one place to another.
+void append_copies(const Operands& at, const Value& value, const Region& box,
+                   const Held<const std::byte>& from, const Held<std::byte>& to,
+                   std::vector<Copy>& copies) {
+  if (value.packed) {
+    append_rows(RowCounts(value, at.binding().counts), value.dtype, box, from, to, copies);
+  } else {
+    copies.push_back({from.data, to.data,
+                      copy_between(value.dtype, box, Place(from.box, box), Place(to.box, box))});
+  }
+}
+
+const Value& input_value(const Operands& at, size_t i) {
+  return at.binding().program.value(at.instruction().inputs[i]);
+}
+Region in_box(const Operands& at, size_t i) {
+  return at.region(at.instruction().inputs[i], at.binding().rank);
+}
+Region out_box(const Operands& at, size_t i) {
+  return at.region(at.instruction().outputs[i], at.binding().rank);
+}
+
+}  // namespace
+
+std::vector<Copy> copies_in_common(const Operands& at) {
+  const Region from = in_box(at, 0);
+  const Region to = out_box(at, 0);
+  std::vector<Copy> copies;
+  append_copies(at, input_value(at, 0), intersection(from, to), {input(at, 0), from},
+                {output(at, 0), to}, copies);
+  return joined(std::move(copies));
 }
 
 Messages::Messages(const Operands& at)
@@ -142,9 +211,14 @@ Region Messages::box(size_t value, int64_t from, int64_t to) const {
 int64_t Messages::count_between(int64_t from, int64_t to) const {
   int64_t count = 0;
   for (size_t v = 0; v < values_; ++v) {
-    count += box(v, from, to).elements();
+    count += elements_of(v, box(v, from, to));
   }
   return count;
+}
+
+int64_t Messages::elements_of(size_t value, const Region& box) const {
+  const Value& of = input_value(at_, value);
+  return of.packed ? RowCounts(of, at_.binding().counts).rows(box) * box.extent[3] : box.elements();
 }
 
 std::vector<int64_t> Messages::send_counts() const {
@@ -169,10 +243,9 @@ std::vector<Copy> Messages::pack(std::byte* buffer, size_t count) const {
   for (size_t p = 0; p < count; ++p) {
     for (size_t v = 0; v < values_; ++v) {
       const Region sent = box(v, at_.binding().rank, peers_[p]);
-      copies.push_back(
-          {input(at_, v), buffer,
-           copy_between(dtype, sent, Place(at_.in_region(v), sent), Place(sent, sent))});
-      buffer += sent.elements() * size_of(dtype);
+      append_copies(at_, input_value(at_, v), sent, {input(at_, v), in_box(at_, v)}, {buffer, sent},
+                    copies);
+      buffer += elements_of(v, sent) * size_of(dtype);
     }
   }
   return joined(std::move(copies));
@@ -184,9 +257,9 @@ std::vector<Copy> Messages::unpack(const std::byte* buffer, size_t count) const 
   for (size_t p = 0; p < count; ++p) {
     for (size_t v = 0; v < values_; ++v) {
       const Region got = box(v, peers_[p], at_.binding().rank);
-      copies.push_back({buffer, output(at_, v),
-                        copy_between(dtype, got, Place(got, got), Place(at_.out_region(v), got))});
-      buffer += got.elements() * size_of(dtype);
+      append_copies(at_, input_value(at_, v), got, {buffer, got}, {output(at_, v), out_box(at_, v)},
+                    copies);
+      buffer += elements_of(v, got) * size_of(dtype);
     }
   }
   return joined(std::move(copies));

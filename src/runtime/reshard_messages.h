@@ -41,8 +41,8 @@ DType dtype_of(const Operands& at);
 const std::byte* input(const Operands& at, size_t i);
 std::byte* output(const Operands& at, size_t i);
 
-// Returns a copy of the elements that the first input and the first output have in common.
-Copy copy_common(const Operands& at);
+// Returns copies of the elements that the first input and the first output have in common.
+std::vector<Copy> copies_in_common(const Operands& at);
 
 // The messages between this rank and its peers, in the order of peers. A message consists of the
 // boxes that one rank sends to another, in the order of values.
@@ -69,6 +69,8 @@ class Messages {
  private:
   // Returns the part of a value that `from` has and `to` gets.
   Region box(size_t value, int64_t from, int64_t to) const;
+  // Returns the number of its elements, which a message has densely.
+  int64_t elements_of(size_t value, const Region& box) const;
 
   const Operands& at_;
   size_t values_;

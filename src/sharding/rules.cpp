@@ -93,6 +93,12 @@ class RuleMaker {
       case OpKind::combine:
         combine();
         break;
+      case OpKind::expert_pack:
+        expert_pack();
+        break;
+      case OpKind::expert_unpack:
+        expert_unpack();
+        break;
     }
     std::erase_if(rules_, [this](const Rule& rule) { return sums_data(rule); });
     return std::move(rules_);
@@ -254,6 +260,22 @@ class RuleMaker {
     add("expert", {cut(0), kWhole, kWhole}, kSum, {cut(0), kWhole, kSum});
     add("column", {cut(3), kWhole, kWhole}, cut(2), {cut(3), kWhole, kSum});
     add("partial", {kSum, kWhole, kWhole}, kSum, {kWhole, kWhole, kSum});
+  }
+
+  void expert_pack() {
+    add("batch", {cut(0), cut(0), cut(1)}, cut(1), {cut(0), kWhole, kWhole});
+    add("sequence", {cut(1), cut(1), kWhole}, kSum, {cut(1), kWhole, kWhole});
+    add("expert", {kWhole, kWhole, cut(0)}, cut(0), {kSum, kWhole, kWhole});
+    add("column", {cut(2), kWhole, kWhole}, cut(3), {cut(2), kWhole, kWhole});
+    add("partial", {kSum, kWhole, kWhole}, kSum, {kWhole, kWhole, kWhole});
+  }
+
+  void expert_unpack() {
+    add("batch", {cut(1), cut(0), cut(0), cut(1)}, cut(0), {cut(1), kWhole, cut(0), kWhole});
+    add("sequence", {kWhole, cut(1), cut(1), kWhole}, cut(1), {kSum, kWhole, cut(1), kWhole});
+    add("expert", {cut(0), kWhole, kWhole, cut(0)}, kSum, {cut(0), kWhole, kSum, kWhole});
+    add("column", {cut(3), kWhole, kWhole, kWhole}, cut(2), {cut(3), kWhole, kSum, kWhole});
+    add("partial", {kSum, kWhole, kWhole, kWhole}, kSum, {kWhole, kWhole, kSum, kWhole});
   }
 
   const Graph& graph_;

@@ -34,7 +34,8 @@ bool is_experts_buffer(const Graph& graph, TensorId id) {
 std::vector<std::string> expert_parallel(const Graph& graph, const Axis& /*axis*/) {
   std::vector<std::string> rules;
   for (const Op& op : graph.ops()) {
-    const bool by_expert = is_experts_buffer(graph, op.output) && op.kind != OpKind::dispatch;
+    const bool by_expert = is_experts_buffer(graph, op.output) && op.kind != OpKind::dispatch &&
+                           op.kind != OpKind::expert_pack;
     rules.emplace_back(by_expert ? "expert" : "batch");
   }
   return rules;

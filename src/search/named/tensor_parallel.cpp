@@ -89,6 +89,7 @@ class TensorParallel {
       case OpKind::grouped_attention:
         return before.empty() ? "replicate" : cut(id, before == "column(0)" ? "kv_head" : "head");
       case OpKind::dispatch:
+      case OpKind::expert_pack:
       case OpKind::route:
       case OpKind::expert_counts:
       case OpKind::gate:
@@ -96,6 +97,7 @@ class TensorParallel {
       case OpKind::expert_bias:  // after rows: passes on summands, which are summed after combine
         return before.empty() ? "partial" : cut(id, before);
       case OpKind::combine:
+      case OpKind::expert_unpack:
         return "partial";
       default:
         return !before.empty() && has_rule(id, before) ? cut(id, before) : rest(id);
