@@ -164,10 +164,11 @@ Shape combine_shape(Shapes in, const OpAttributes& attributes) {
 // Packed rows are [experts, batch, mean rows, width]: a token's choices differ, so every sequence
 // has sequence x choices rows of all experts together.
 Shape expert_pack_shape(Shapes in, const OpAttributes& attributes) {
-  const int64_t experts = std::get<ExpertAttributes>(attributes).experts;
+  const auto& [capacity, experts] = std::get<ExpertAttributes>(attributes);
   expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2) &&
-             in[2] == Shape{experts, in[0][0]},
-         "x[batch, sequence, width], routing[batch, sequence, choices] and counts[experts, batch]",
+             in[2] == Shape{experts, in[0][0]} && capacity == in[1][1],
+         "x[batch, sequence, width], routing[batch, sequence, choices] that drops nothing (its "
+         "capacity is the sequence) and counts[experts, batch]",
          in);
   return {experts, in[0][0], (in[1][1] * in[1][2] + experts - 1) / experts, in[0][2]};
 }

@@ -86,11 +86,15 @@ class ForwardPass {
     }
   }
 
-  // Brings the counts of all experts and sequences to every rank that exchanges rows.
+  // Brings the counts of all experts and sequences to every rank that may have some of the rows.
   void tell_counts(const Scope& scope, ValueId counts) {
-    Layout whole = builder_.value(counts).layout;
-    for (size_t axis = 0; axis < whole.size(); ++axis) {
-      whole[axis] = Placement::replicate(support_of(builder_.mesh()[axis], whole[axis].share));
+    Layout whole = builder_.replicated();
+    if (const auto& schedule = input_.strategy.schedule) {
+      const Axis& axis = builder_.mesh()[schedule->axis];
+      const ShareNumber stage = builder_.value(counts).layout[schedule->axis].share;
+      if (input_.keeps_rows_at(graph_.op(scope.op).output, schedule->axis, stage)) {
+        whole[schedule->axis] = Placement::replicate(support_of(axis, stage));
+      }
     }
     const std::string name = graph_.op_name(scope.op) + ".whole";
     const ValueId told = builder_.reshard(scope, counts, whole, name, false);

@@ -89,9 +89,8 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
   return value;
 }
 
-bool LoweringInput::exchanges_rows(TensorId counts) const {
+std::set<Layout> LoweringInput::layouts_of_rows(TensorId counts) const {
   std::set<Layout> layouts;
-  bool draws = false;  // random numbers follow the sequence of a row
   const auto add = [&](TensorId id, const Layout& layout) {
     if (graph.tensor(id).counts == counts) {
       layouts.insert(gradient_of(layout));
@@ -100,11 +99,25 @@ bool LoweringInput::exchanges_rows(TensorId counts) const {
   for (OpId id = 0; id < op_count(); ++id) {
     const Op& op = graph.op(id);
     add(op.output, output_layout(rules(id)));
-    draws |= graph.tensor(op.output).counts == counts && forward_of(op.kind).random;
     for (size_t i = 0; i < op.inputs.size(); ++i) {
       add(op.inputs[i], input_layout(rules(id), i));
     }
   }
+  return layouts;
+}
+
+bool LoweringInput::keeps_rows_at(TensorId counts, size_t axis, ShareNumber share) const {
+  return std::ranges::all_of(layouts_of_rows(counts), [&](const Layout& layout) {
+    return support_of(strategy.mesh[axis], layout[axis].share) ==
+           support_of(strategy.mesh[axis], share);
+  });
+}
+
+bool LoweringInput::exchanges_rows(TensorId counts) const {
+  const std::set<Layout> layouts = layouts_of_rows(counts);
+  const bool draws = std::ranges::any_of(graph.ops(), [&](const Op& op) {
+    return graph.tensor(op.output).counts == counts && forward_of(op.kind).random;
+  });
   const auto cuts_experts = [](const Layout& layout) {
     return std::ranges::any_of(layout,
                                [](const Placement& at) { return at.is_shard() && at.dim == 0; });

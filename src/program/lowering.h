@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,9 +50,13 @@ struct LoweringInput {
   Value value_of(TensorId id, std::string name, const Layout& layout, int microbatch) const;
   // Cuts the microbatch's part out of a value whose dimension `dim` is the batch.
   void split(Value& value, int dim, int microbatch) const;
-  // Returns true where ranks exchange rows packed by these counts, or have some of the experts, so
-  // that sizes of values or messages are data.
+  // Returns true where ranks exchange rows packed by these counts, have some of the experts, or
+  // draw random numbers for a row: then sizes of values or messages, or masks, are data.
   bool exchanges_rows(TensorId counts) const;
+  // Returns true where only the axis's ranks of the share have rows packed by these counts.
+  bool keeps_rows_at(TensorId counts, size_t axis, ShareNumber share) const;
+  // Returns the layouts of these rows and of their gradients, where summands count as whole.
+  std::set<Layout> layouts_of_rows(TensorId counts) const;
   // Returns attributes that make the loss the mean over all targets of the step, on all ranks.
   LossAttributes loss_attributes(const Op& op) const;
   // Returns the attributes of a route operation that has losses of its own.

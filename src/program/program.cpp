@@ -186,8 +186,11 @@ int64_t Program::row_stride(ValueId id, int64_t rank) const {
 }
 
 ValueId counts_needed(const Program& program, const Instruction& instruction) {
+  const auto layout = [&](const std::vector<ValueId>& operands) {
+    return gradient_of(program.value(operands[0]).layout);  // summands are whole, too
+  };
   const bool sends_parts = spec_of(instruction.opcode).reshard &&
-                           spec_of(instruction.opcode).reshard != ReshardKind::all_reduce;
+                           layout(instruction.inputs) != layout(instruction.outputs);
   for (const auto* operands : {&instruction.inputs, &instruction.outputs}) {
     for (const ValueId id : *operands) {
       const Value& value = program.value(id);

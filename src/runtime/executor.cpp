@@ -38,12 +38,11 @@ Executor::Executor(const Program& program, MemoryPlan plan, Store& store, int64_
   const Binding binding = this->binding(nullptr);
   for (const Instruction& instruction : program_.instructions) {
     const ValueId counts = counts_needed(program_, instruction);
-    bound_.push_back(
-        {.name = fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
-         .issue = counts < 0 ? bind(instruction, binding) : std::function<void(Stream&)>(),
-         .start = store.device().create_event(),
-         .end = store.device().create_event(),
-         .counts = counts});
+    bound_.push_back({.name = fmt::format("{} {}", name_of(instruction.opcode), instruction.name),
+                      .issue = counts < 0 ? bind(instruction, binding) : [](Stream&) {},
+                      .start = store.device().create_event(),
+                      .end = store.device().create_event(),
+                      .counts = counts});
     if (counts >= 0 && !told_.contains(counts)) {
       const int64_t bytes = std::max<int64_t>(1, program_.local_bytes(counts, rank));
       told_[counts] = {store.device().allocate_host(bytes), store.device().create_event()};

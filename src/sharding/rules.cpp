@@ -127,9 +127,14 @@ class RuleMaker {
   const std::string& dim_name(size_t dim) const { return graph_.tensor(op_.output).dims[dim]; }
   size_t output_dims() const { return graph_.tensor(op_.output).shape.size(); }
 
-  // Adds rules that cut all activations alike.
+  // Adds rules that cut all activations alike. Nothing cuts between packed rows of one sequence.
   void element_by_element() {
+    constexpr size_t kPackedRows = 2;
+    const bool packed = graph_.tensor(op_.output).counts >= 0;
     for (size_t d = 0; d < output_dims(); ++d) {
+      if (packed && d == kPackedRows) {
+        continue;
+      }
       const Placements all(op_.inputs.size(), cut(d));
       add(dim_name(d), all, cut(d), all);
     }

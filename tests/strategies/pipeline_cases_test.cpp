@@ -46,7 +46,9 @@ Graph random_pipeline_model(Draw& draw) {
     deck.model->moe.experts = 3;
     deck.model->moe.every = 1;
     deck.model->moe.router = draw.of({"top1", "top2"});
-    deck.model->moe.capacity_factor = 1.25;
+    if (draw.below(2) == 0) {
+      deck.model->moe.capacity_factor = 1.25;
+    }
   }
   return build_model(deck, kStrategyVocab);
 }
@@ -227,7 +229,6 @@ struct NamedCase {
       deck.model->moe.experts = 3;
       deck.model->moe.every = 2;
       deck.model->moe.router = "top2";
-      deck.model->moe.capacity_factor = 1.25;
     }
     return build_model(deck, kStrategyVocab);
   }

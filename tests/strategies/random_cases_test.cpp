@@ -49,7 +49,9 @@ Graph random_model(Draw& draw) {
       moe.top_k = number(1, static_cast<size_t>(moe.experts));
     }
     moe.normalize = draw.of({"on", "off"});
-    moe.capacity_factor = draw.of({0.6, 1.25, 4.0});
+    if (draw.below(2) == 0) {
+      moe.capacity_factor = draw.of({0.6, 1.25, 4.0});
+    }
     moe.balance_loss = draw.of({0.0, 0.5});
     moe.balance = draw.of({"switch", "gshard"});
     moe.z_loss = draw.of({0.0, 0.2});

@@ -26,6 +26,23 @@ routing = route(logits) {capacity=4, choices=3, balance_loss=2, z_loss=1}
 gates = gate(logits, routing) {normalize=0}
 counts = expert_counts(routing)
 )";
+constexpr const char* kRoutedWithoutCapacity = R"(
+parameter logits : f32[5, 7, 3] = uniform(1)
+routing = route(logits) {capacity=7, choices=2}
+gates = gate(logits, routing)
+counts = expert_counts(routing)
+)";
+constexpr const char* kPackedExperts = R"(
+parameter x : f32[5, 7, 6] = uniform(1)
+parameter w : f32[3, 6, 7] = uniform(1)
+parameter b : f32[3, 7] = uniform(1)
+rows = expert_pack(x, routing, counts)
+product = expert_matmul(rows, w, counts)
+biased = expert_bias(product, b, counts)
+active = gelu(biased)
+kept = dropout(active) {p=0.3}
+y = expert_unpack(kept, routing, gates, counts)
+)";
 constexpr const char* kExperts = R"(
 parameter x : f32[5, 7, 6] = uniform(1)
 parameter w : f32[3, 6, 7] = uniform(1)
@@ -45,6 +62,7 @@ std::vector<std::pair<std::string, std::string>> cases() {
       "y = matmul(x, table) {transposed=1}\n";
   const std::string experts = std::string(kRouted) + kExperts;
   const std::string images = "input images : f32[5, 7, 6]\ninput targets : i32[5, 7]\n";
+  const std::string packed = std::string(kRoutedWithoutCapacity) + kPackedExperts;
   const std::string losses = std::string(kRoutedWithLosses) + kExperts;
   return {
       {"y", "parameter table : f32[11, 6] = uniform(1)\ny = embedding(tokens, table) {scale=2}\n"},
@@ -123,6 +141,15 @@ std::vector<std::pair<std::string, std::string>> cases() {
       {"product", experts},
       {"biased", experts},
       {"y", experts},
+      {"routing", packed},
+      {"gates", packed},
+      {"counts", packed},
+      {"rows", packed},
+      {"product", packed},
+      {"biased", packed},
+      {"active", packed},
+      {"kept", packed},
+      {"y", packed},
   };
 }
 

@@ -101,7 +101,7 @@ TEST_P(NamedStrategies, OfDenseModels) {
 }
 
 TEST_P(NamedStrategies, WithSharesOfTheLinearProgram) {
-  for (const Graph& graph : {strategy_model("gpt"), strategy_model("bert", "top2", 5, 0.6)}) {
+  for (const Graph& graph : {strategy_model("gpt"), strategy_model("bert", "top2", 5, {})}) {
     expect_equal_under_found_shares(graph, ranks());
   }
 }

@@ -208,18 +208,13 @@ void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& 
 }  // namespace
 
 Graph strategy_model(const std::string& family, const std::string& router, int64_t experts,
-                     double capacity_factor, double dropout) {
+                     std::optional<double> capacity_factor, double dropout) {
   return strategy_model_of(
       family, {.experts = experts, .router = router, .capacity_factor = capacity_factor}, dropout);
 }
 
 MoeDeck three_experts_per_token() {
-  return {.experts = 5,
-          .router = "topk",
-          .top_k = 3,
-          .capacity_factor = 0.8,
-          .balance_loss = 0.5,
-          .z_loss = 0.2};
+  return {.experts = 5, .router = "topk", .top_k = 3, .balance_loss = 0.5, .z_loss = 0.2};
 }
 
 MoeDeck two_with_gshard() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <optional>
 #include <string>
 
 #include "core/random.h"
@@ -55,7 +56,7 @@ std::string compare_steps(const Graph& graph, const Strategy& strategy, Communic
 
 // Returns a small model with sizes that do not divide. No router means no experts.
 Graph strategy_model(const std::string& family, const std::string& router = "", int64_t experts = 0,
-                     double capacity_factor = 0.0, double dropout = 0.1);
+                     std::optional<double> capacity_factor = {}, double dropout = 0.1);
 // Returns a model with the experts of `moe`, always in the second of two blocks.
 Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout = 0.1,
                         int64_t vocab = kStrategyVocab);
