@@ -100,6 +100,9 @@ class ForwardPass {
     const ValueId told = builder_.reshard(scope, counts, whole, name, false);
     builder_.value(told).role = Value::Role::counts;
     builder_.tell_counts(graph_.op(scope.op).output, scope.microbatch, told);
+    if (told != counts) {
+      copies(graph_.op(scope.op).output).push_back(told);  // ranks cut their parts out of it
+    }
   }
 
   ValueIds saved_values(const Scope& scope) {

@@ -117,7 +117,7 @@ struct Case {
   int microbatches = 1;
 
   Graph graph() const {
-    return model == "moe" ? strategy_model("bert", "top2", 5, 0.6) : strategy_model(model);
+    return model == "moe" ? strategy_model("bert", "top2", 5) : strategy_model(model);
   }
   Strategy chosen() const {
     if (strategy == kShares) {

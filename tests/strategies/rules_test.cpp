@@ -32,6 +32,13 @@ routing = route(logits) {capacity=7, choices=2}
 gates = gate(logits, routing)
 counts = expert_counts(routing)
 )";
+// Equal logits: all tokens choose the first expert, and nobody the others.
+constexpr const char* kRoutedToOneExpert = R"(
+parameter logits : f32[5, 7, 3] = zeros
+routing = route(logits) {capacity=7, choices=1}
+gates = gate(logits, routing)
+counts = expert_counts(routing)
+)";
 constexpr const char* kPackedExperts = R"(
 parameter x : f32[5, 7, 6] = uniform(1)
 parameter w : f32[3, 6, 7] = uniform(1)
@@ -63,6 +70,7 @@ std::vector<std::pair<std::string, std::string>> cases() {
   const std::string experts = std::string(kRouted) + kExperts;
   const std::string images = "input images : f32[5, 7, 6]\ninput targets : i32[5, 7]\n";
   const std::string packed = std::string(kRoutedWithoutCapacity) + kPackedExperts;
+  const std::string to_one = std::string(kRoutedToOneExpert) + kPackedExperts;
   const std::string losses = std::string(kRoutedWithLosses) + kExperts;
   return {
       {"y", "parameter table : f32[11, 6] = uniform(1)\ny = embedding(tokens, table) {scale=2}\n"},
@@ -150,6 +158,9 @@ std::vector<std::pair<std::string, std::string>> cases() {
       {"active", packed},
       {"kept", packed},
       {"y", packed},
+      {"rows", to_one},
+      {"product", to_one},
+      {"y", to_one},
   };
 }
 
