@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace hidup {
 
@@ -18,10 +20,15 @@ struct MoeDeck {
   // Each expert has ceil(capacity_factor * choices() * sequence / experts) slots per sequence, from
   // 1 to sequence. None: no choice is dropped, and only rows in use are sent and computed.
   std::optional<double> capacity_factor;
-  double balance_loss = 0.0;  // weight; 0: none
-  std::string balance;        // switch, gshard
-  double z_loss = 0.0;        // weight; 0: none
-  std::string bias;           // on, off
+  // Absolute path of a file with measured loads; empty: even ones are expected.
+  std::string load;
+  // Of that file, per layer with experts: rows of each expert over their mean. No key sets them.
+  std::vector<std::shared_ptr<const std::vector<double>>> loads;
+  double warn_imbalance = 0.0;  // largest load over the mean; 0: no warnings
+  double balance_loss = 0.0;    // weight; 0: none
+  std::string balance;          // switch, gshard
+  double z_loss = 0.0;          // weight; 0: none
+  std::string bias;             // on, off
 
   int64_t choices() const { return top_k.value_or(router == "top2" ? 2 : 1); }  // experts per token
 };
