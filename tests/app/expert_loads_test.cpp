@@ -29,7 +29,7 @@ Deck deck_with_experts() {
   return deck;
 }
 
-std::string error_of(const std::string& text) {
+std::string refusal_of(const std::string& text) {
   try {
     with_expert_loads(deck_with_experts(), text);
   } catch (const Error& error) {
@@ -47,14 +47,14 @@ TEST(ExpertLoads, ALineHasThoseOfALayer) {
 }
 
 TEST(ExpertLoads, BadLinesAreErrors) {
-  EXPECT_EQ(error_of("1 2 3 4\n1 2 x 4\n"),
+  EXPECT_EQ(refusal_of("1 2 3 4\n1 2 x 4\n"),
             "loads.txt:2: expected the tokens of an expert, a number of at least 0, found x");
-  EXPECT_EQ(error_of("1 2 -3 4\n"),
+  EXPECT_EQ(refusal_of("1 2 -3 4\n"),
             "loads.txt:1: expected the tokens of an expert, a number of at least 0, found -3");
-  EXPECT_EQ(error_of("1 2 3\n"),
+  EXPECT_EQ(refusal_of("1 2 3\n"),
             "loads.txt:1: expected 4 numbers, one per expert (model.moe.experts), found 3");
-  EXPECT_EQ(error_of("0 0 0 0\n"), "loads.txt:1: no expert has a token");
-  EXPECT_EQ(error_of("# nothing\n"),
+  EXPECT_EQ(refusal_of("0 0 0 0\n"), "loads.txt:1: no expert has a token");
+  EXPECT_EQ(refusal_of("# nothing\n"),
             "loads.txt: expected a line per layer with experts, found none");
 }
 

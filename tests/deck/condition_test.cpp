@@ -57,7 +57,7 @@ TEST(Experts, ValuesOutOfRange) {
       "m.yaml:6:29: model.moe.router: expected one of top1, top2, topk, hash, found top3: did "
       "you mean top1?");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, load: loads.txt}")),
-            "m.yaml:6:21: model.moe.load says which loads to expect, but with "
+            "m.yaml:6:27: model.moe.load says which loads to expect, but with "
             "model.moe.capacity_factor every expert has its slots: set model.moe.capacity_factor: "
             "none");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, capacity_factor: 0}")),
