@@ -95,9 +95,13 @@ std::shared_ptr<const std::vector<double>> LoweringInput::loads_of(TensorId coun
   if (options.expert_loads.empty()) {
     return nullptr;
   }
-  const auto before = std::ranges::count_if(graph.ops(), [&](const Op& op) {
-    return op.kind == OpKind::expert_counts && op.output < counts;
-  });
+  std::set<TensorId> earlier;  // layers with experts, by their counts
+  for (const Tensor& tensor : graph.tensors()) {
+    if (tensor.counts >= 0 && tensor.counts < counts) {
+      earlier.insert(tensor.counts);
+    }
+  }
+  const std::ptrdiff_t before = std::ssize(earlier);
   const auto last = std::ssize(options.expert_loads) - 1;
   return options.expert_loads[static_cast<size_t>(std::min(before, last))];
 }

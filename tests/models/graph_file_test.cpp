@@ -126,7 +126,7 @@ INSTANTIATE_TEST_SUITE_P(Text, WrongGraphFile,
                              "add, layer_norm, rms_norm, attention, grouped_attention, "
                              "cross_entropy, route, gate, "
                              "expert_counts, dispatch, expert_matmul, "
-                             "expert_bias, combine"}));
+                             "expert_bias, combine, expert_pack, expert_unpack"}));
 
 TEST(ReadGraph, WantsBothInputs) {
   try {

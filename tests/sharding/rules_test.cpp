@@ -26,6 +26,10 @@ std::vector<Graph> every_model() {
               .experts = 5, .every = every, .router = router, .capacity_factor = 1.0};
         }
         graphs.push_back(build_model(deck, 31));
+        if (*router != '\0') {
+          deck.model->moe.capacity_factor.reset();
+          graphs.push_back(build_model(deck, 31));
+        }
       }
     }
   }
