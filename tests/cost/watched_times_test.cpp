@@ -48,6 +48,14 @@ struct Sample {
   Program program;
 };
 
+TEST(MessageKinds, ThoseOfPackedRowsAreNone) {
+  Sample sample;
+  sample.program.values[0].packed = PackedRows{};
+  const MessageKinds kinds = message_kinds(sample.program);
+  EXPECT_TRUE(kinds.first.empty());
+  EXPECT_EQ(kinds.number, std::vector<int>(5, MessageKinds::kNone));
+}
+
 TEST(MessageKinds, AreMessagesOfTheSameSizesAlongTheSameAxis) {
   const Sample sample;
   const MessageKinds kinds = message_kinds(sample.program);
