@@ -37,41 +37,42 @@ struct Normalized {
   float largest;
   float sum;
 };
-template <typename Element>
+template <bool kSigmoid, typename Element>
 __device__ float score_of(const Element* x, int32_t entry, const GateSize& size) {
-  return log_score(widen(x[expert_of(entry, size.capacity)]), size.sigmoid);
+  return log_score(widen(x[expert_of(entry, size.capacity)]), kSigmoid);
 }
-template <typename Element>
+template <bool kSigmoid, typename Element>
 __device__ Normalized normalized(const Element* x, const int32_t* entries, const GateSize& size) {
   Normalized over = {-kInfinity, 0.0F};
   for (int64_t c = 0; c < size.choices; ++c) {
-    over.largest = fmaxf(over.largest, score_of(x, entries[c], size));
+    over.largest = fmaxf(over.largest, score_of<kSigmoid>(x, entries[c], size));
   }
   for (int64_t c = 0; c < size.choices; ++c) {
-    over.sum += expf(score_of(x, entries[c], size) - over.largest);
+    over.sum += expf(score_of<kSigmoid>(x, entries[c], size) - over.largest);
   }
   return over;
 }
 
-template <typename Element>
+template <typename Element, bool kSigmoid>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const Element* logits, const int32_t* routing, float* weights, GateSize size) {
-  const bool sigmoids = size.sigmoid && !normalizes(size);
+  const bool sigmoids = kSigmoid && !normalizes(size);
   for (int64_t t = thread_of_grid() / kWarp; t < size.tokens; t += threads_of_grid() / kWarp) {
     const Element* x = logits + t * size.experts;
     const int32_t* entries = routing + t * size.choices;
     Normalized over = {};
     if (normalizes(size)) {
-      over = normalized(x, entries, size);
+      over = normalized<kSigmoid>(x, entries, size);
     } else if (!sigmoids) {
       over.largest = largest_of(x, size.experts);
       over.sum = sum_of_exponentials(x, size.experts, over.largest);
     }
     for (int64_t c = threadIdx.x % kWarp; c < size.choices; c += kWarp) {
       const int64_t e = expert_of(entries[c], size.capacity);
-      weights[t * size.choices + c] =
-          size.scale * (sigmoids ? sigmoid_of(widen(x[e]))
-                                 : expf(score_of(x, entries[c], size) - over.largest) / over.sum);
+      const float weight =
+          sigmoids ? sigmoid_of(widen(x[e]))
+                   : expf(score_of<kSigmoid>(x, entries[c], size) - over.largest) / over.sum;
+      weights[t * size.choices + c] = size.scale * weight;
     }
   }
 }
@@ -115,13 +116,13 @@ __device__ void sigmoids_backward(const Element* x, const int32_t* entries, cons
 
 // dx[e_c] = the score's slope times the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]).
 // Adds up the choices of an expert that is chosen several times.
-template <typename Element>
+template <bool kSigmoid, typename Element>
 __device__ void normalized_backward(const Element* x, const int32_t* entries, const float* dweights,
                                     Element* dx, const GateSize& size) {
-  const Normalized over = normalized(x, entries, size);
+  const Normalized over = normalized<kSigmoid>(x, entries, size);
   const float factor = 1.0F / over.sum;
   const auto weight = [&](int64_t c) {
-    return expf(score_of(x, entries[c], size) - over.largest) * factor;
+    return expf(score_of<kSigmoid>(x, entries[c], size) - over.largest) * factor;
   };
   for (int64_t j = threadIdx.x % kWarp; j < size.experts; j += kWarp) {
     float sum = 0.0F;
@@ -134,11 +135,11 @@ __device__ void normalized_backward(const Element* x, const int32_t* entries, co
         sum += mine * weight(i) * (dweights[c] - dweights[i]);
       }
     }
-    dx[j] = narrow<Element>(size.scale * sum * log_score_slope(widen(x[j]), size.sigmoid));
+    dx[j] = narrow<Element>(size.scale * sum * log_score_slope(widen(x[j]), kSigmoid));
   }
 }
 
-template <typename Element>
+template <typename Element, bool kSigmoid>
 __global__ void __launch_bounds__(kThreads, 4)
     backward_kernel(const Element* logits, const int32_t* routing, const float* dweights,
                     Element* dlogits, GateSize size) {
@@ -148,8 +149,8 @@ __global__ void __launch_bounds__(kThreads, 4)
     const float* dw = dweights + t * size.choices;
     Element* dx = dlogits + t * size.experts;
     if (normalizes(size)) {
-      normalized_backward(x, entries, dw, dx, size);
-    } else if (size.sigmoid) {
+      normalized_backward<kSigmoid>(x, entries, dw, dx, size);
+    } else if constexpr (kSigmoid) {
       sigmoids_backward(x, entries, dw, dx, size);
     } else {
       probabilities_backward(x, entries, dw, dx, size);
@@ -168,7 +169,8 @@ void gate_forward(Stream& stream, const Element* logits, const int32_t* routing,
                size.tokens * size.choices * static_cast<int64_t>(sizeof(float)));
     return;
   }
-  launch(stream, forward_kernel<Element>, blocks_for(size.tokens, kTokens), kThreads, logits,
+  const auto kernel = size.sigmoid ? forward_kernel<Element, true> : forward_kernel<Element, false>;
+  launch(stream, kernel, blocks_for(size.tokens, kTokens), kThreads, logits,
          routing, weights, size);
 }
 
@@ -179,7 +181,9 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
   if (size.experts == 0) {
     return;
   }
-  launch(stream, backward_kernel<Element>, blocks_for(size.tokens, kTokens), kThreads, logits,
+  const auto kernel =
+      size.sigmoid ? backward_kernel<Element, true> : backward_kernel<Element, false>;
+  launch(stream, kernel, blocks_for(size.tokens, kTokens), kThreads, logits,
          routing, dweights, dlogits, size);
 }
 
