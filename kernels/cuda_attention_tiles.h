@@ -5,8 +5,6 @@
 // is multiplied. Heads are padded with zeros to kHead elements.
 #pragma once
 
-#include <cuda_pipeline.h>
-
 #include "kernels/cuda_attention.h"
 #include "kernels/cuda_tiles.h"
 
@@ -43,23 +41,8 @@ static_assert(2 * sizeof(Tile<BFloat16, 64>) <= 36864 && 2 * sizeof(Tile<BFloat1
 template <int kCount, typename Element, int kHead>
 __device__ void load(const Rows<Element>& from, int64_t head, bool vectors, int first,
                      Tile<Element, kHead>& to) {
-  constexpr int kPer = kPerVector<Element>;
-  constexpr int kAcross = kHead / kPer;
-  constexpr int kStep = kTensorThreads / kAcross;
-  const int column = static_cast<int>(threadIdx.x) % kAcross * kPer;
-  HIDUP_UNROLL for (int i = 0; i < kCount / kStep; ++i) {
-    const int row = static_cast<int>(threadIdx.x) / kAcross + i * kStep;
-    const bool exists = row < from.rows && column < head;
-    const Element* data = from.data + (exists ? row * from.stride + column : 0);
-    Element* copy = &to.data[first + row][column];
-    if (vectors) {
-      __pipeline_memcpy_async(copy, data, 16, exists ? 0 : 16);
-    } else {
-      for (int j = 0; j < kPer; ++j) {
-        copy[j] = exists && column + j < head ? data[j] : Element{};
-      }
-    }
-  }
+  start_copy<kTensorThreads, kCount, kHead>(from.data, from.stride, from.rows, head, vectors,
+                                            to.data + first);
 }
 
 // Waits until the copies of all threads have arrived and no thread reads older data.
@@ -75,13 +58,6 @@ __device__ void load_a_rows(const Tile<Element, kHead>& rows, TileA (&a)[kHead /
   const int first = static_cast<int>(threadIdx.x) / kWarp * 16;
   HIDUP_UNROLL for (int d = 0; d < kHead / 16; ++d) {
     a[d] = load_a(&rows.data[first][16 * d], rows.kStride);
-  }
-}
-
-template <int kCount>
-__device__ void clear(TileSums (&sums)[kCount]) {
-  HIDUP_UNROLL for (int i = 0; i < kCount; ++i) {
-    sums[i] = {};
   }
 }
 

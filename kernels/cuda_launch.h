@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "core/host_device.h"
 #include "device/cuda_check.h"
 #include "device/cuda_stream.h"
 #include "device/device.h"
@@ -17,7 +18,7 @@ namespace hidup::kernels {
 inline constexpr int kThreads = 256;  // of a block, unless a kernel says otherwise
 inline constexpr int kWarp = 32;
 
-constexpr int64_t ceil_div(int64_t a, int64_t b) {
+HIDUP_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
@@ -46,19 +47,33 @@ inline dim3 grid_of(int64_t x, int64_t y = 1) {
   return dim3(static_cast<unsigned>(x), static_cast<unsigned>(y));
 }
 
-// Runs kernel(arguments...) in stream order; does nothing if the grid is empty.
+// Runs kernel(arguments...) in stream order, every block with so many bytes of dynamic shared
+// memory; does nothing if the grid is empty.
 template <typename... Parameters, typename... Arguments>
-void launch(Stream& stream, void (*kernel)(Parameters...), dim3 grid, dim3 block,
-            Arguments... arguments) {
+void launch_with_memory(Stream& stream, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+                        int bytes, Arguments... arguments) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) {
     return;
+  }
+  constexpr int kUnasked = 48 * 1024;
+  if (bytes > kUnasked) {
+    check_cuda(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes),
+               "cudaFuncSetAttribute");
   }
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
+  config.dynamicSmemBytes = static_cast<size_t>(bytes);
   config.stream = cuda_stream(stream).handle();
   check_cuda(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...),
              "the launch of a kernel");
+}
+
+// Does the same without such memory.
+template <typename... Parameters, typename... Arguments>
+void launch(Stream& stream, void (*kernel)(Parameters...), dim3 grid, dim3 block,
+            Arguments... arguments) {
+  launch_with_memory(stream, kernel, grid, block, 0, arguments...);
 }
 
 // Sets `bytes` bytes in stream order.

@@ -48,6 +48,15 @@ __device__ T warp_reduce(T value, Combine combine) {
   return value;
 }
 
+// Returns the sum of the values of the lanes up to this one. All lanes of the warp must call it.
+__device__ inline int32_t warp_sum_up_to(int32_t value) {
+  for (unsigned delta = 1; delta < kWarp; delta *= 2) {
+    const int32_t other = __shfl_up_sync(kAllLanes, value, delta);
+    value += threadIdx.x % kWarp >= delta ? other : 0;
+  }
+  return value;
+}
+
 // Combines the values of kGroup cooperating threads, 32 or the whole block; all get the result.
 template <int kGroup, typename T, typename Combine>
 __device__ T group_reduce(T value, Combine combine) {

@@ -9,6 +9,8 @@
 // lanes of a warp must call these functions together.
 #pragma once
 
+#include <cuda_pipeline.h>
+
 #include <cstdint>
 #include <type_traits>
 
@@ -44,6 +46,49 @@ __device__ inline int lane_of_warp() {
   return static_cast<int>(threadIdx.x) % kWarp;
 }
 
+// Returns the dynamic shared memory of the block, aligned to 16 bytes.
+__device__ inline void* dynamic_memory() {
+#ifdef __CUDACC__
+  extern __shared__ uint4 memory[];
+  return memory;
+#else
+  return cuda_shim::dynamic_shared_memory();
+#endif
+}
+
+template <int kCount>
+__device__ void clear(TileSums (&sums)[kCount]) {
+  HIDUP_UNROLL for (int i = 0; i < kCount; ++i) {
+    sums[i] = {};
+  }
+}
+
+// Starts to copy kRows x kColumns elements to shared memory by a block of kThreadsOfBlock, with
+// zeros beyond the rows and columns that exist. stride: elements between rows of `from`. vectors:
+// rows of `from` consist of whole vectors, aligned to 16 bytes.
+template <int kThreadsOfBlock, int kRows, int kColumns, typename Element, typename Count,
+          int kStride>
+__device__ void start_copy(const Element* from, int64_t stride, Count rows, Count columns,
+                           bool vectors, Element (*to)[kStride]) {
+  constexpr int kPer = kPerVector<Element>;
+  constexpr int kAcross = kColumns / kPer;
+  constexpr int kStep = kThreadsOfBlock / kAcross;
+  const int column = static_cast<int>(threadIdx.x) % kAcross * kPer;
+  HIDUP_UNROLL for (int i = 0; i < kRows / kStep; ++i) {
+    const int row = static_cast<int>(threadIdx.x) / kAcross + i * kStep;
+    const bool exists = row < rows && column < columns;
+    const Element* data = from + (exists ? row * stride + column : 0);
+    Element* copy = &to[row][column];
+    if (vectors) {
+      __pipeline_memcpy_async(copy, data, 16, exists ? 0 : 16);
+    } else {
+      for (int j = 0; j < kPer; ++j) {
+        copy[j] = exists && column + j < columns ? data[j] : Element{};
+      }
+    }
+  }
+}
+
 template <typename Element>
 __device__ uint32_t pair_of(const Vector<Element, 2>& both) {
   return __builtin_bit_cast(uint32_t, both);
@@ -53,14 +98,6 @@ __device__ uint32_t pair_of(const Vector<Element, 2>& both) {
 template <typename Element>
 __device__ uint32_t pair_at(const Element* data) {
   return pair_of(*reinterpret_cast<const Vector<Element, 2>*>(data));
-}
-
-// a[m, k] = rows[m * stride + k].
-template <typename Element>
-__device__ TileA load_a(const Element* rows, int stride) {
-  const Element* upper = rows + lane_of_warp() / 4 * stride + lane_of_warp() % 4 * 2;
-  const Element* lower = upper + 8 * stride;
-  return {{pair_at(upper), pair_at(lower), pair_at(upper + 8), pair_at(lower + 8)}};
 }
 
 // a[m, k] from two tiles of sums: columns 0 to 7 and 8 to 15.
@@ -95,8 +132,40 @@ __device__ void load_matrices(const Element* row, TileB (&b)[2]) {
 
 #endif
 
-// Loads two neighbouring tiles: b[k, n] = rows[n * stride + k] for k and n below 16. Rows are in
-// shared memory and aligned to 16 bytes.
+// Loads a[m, k] = rows[m * stride + k]. Rows are in shared memory and aligned to 16 bytes.
+template <typename Element>
+__device__ TileA load_a(const Element* rows, int stride) {
+  const int lane = lane_of_warp();
+#ifdef HIDUP_TENSOR_CORES
+  TileB b[2];
+  load_matrices<false>(rows + lane % 16 * stride + lane / 16 * 8, b);
+  return {{b[0].pairs[0], b[0].pairs[1], b[1].pairs[0], b[1].pairs[1]}};
+#else
+  const Element* upper = rows + lane / 4 * stride + lane % 4 * 2;
+  const Element* lower = upper + 8 * stride;
+  return {{pair_at(upper), pair_at(lower), pair_at(upper + 8), pair_at(lower + 8)}};
+#endif
+}
+
+// Does the same for a[m, k] = rows[k * stride + m].
+template <typename Element>
+__device__ TileA load_a_of_columns(const Element* rows, int stride) {
+  const int lane = lane_of_warp();
+#ifdef HIDUP_TENSOR_CORES
+  TileB b[2];
+  load_matrices<true>(rows + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8, b);
+  return {{b[0].pairs[0], b[0].pairs[1], b[1].pairs[0], b[1].pairs[1]}};
+#else
+  TileA a;
+  for (int i = 0; i < 4; ++i) {
+    const Element* first = rows + (i / 2 * 8 + lane % 4 * 2) * stride + i % 2 * 8 + lane / 4;
+    a.pairs[i] = pair_of(Vector<Element, 2>{{first[0], first[stride]}});
+  }
+  return a;
+#endif
+}
+
+// Loads two neighbouring tiles: b[k, n] = rows[n * stride + k] for k and n below 16.
 template <typename Element>
 __device__ void load_b_of_columns(const Element* rows, int stride, TileB (&b)[2]) {
   const int lane = lane_of_warp();

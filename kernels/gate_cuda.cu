@@ -170,8 +170,8 @@ void gate_forward(Stream& stream, const Element* logits, const int32_t* routing,
     return;
   }
   const auto kernel = size.sigmoid ? forward_kernel<Element, true> : forward_kernel<Element, false>;
-  launch(stream, kernel, blocks_for(size.tokens, kTokens), kThreads, logits,
-         routing, weights, size);
+  launch(stream, kernel, blocks_for(size.tokens, kTokens), kThreads, logits, routing, weights,
+         size);
 }
 
 template <typename Element>
@@ -183,8 +183,8 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
   }
   const auto kernel =
       size.sigmoid ? backward_kernel<Element, true> : backward_kernel<Element, false>;
-  launch(stream, kernel, blocks_for(size.tokens, kTokens), kThreads, logits,
-         routing, dweights, dlogits, size);
+  launch(stream, kernel, blocks_for(size.tokens, kTokens), kThreads, logits, routing, dweights,
+         dlogits, size);
 }
 
 HIDUP_INSTANTIATE(gate_forward);

@@ -88,10 +88,10 @@ void check_size(const DispatchSize& size) {
   } else {
     check_extents("dispatch", {size.batch, size.experts, size.capacity, size.width});
   }
-  check_extents("dispatch", {size.sequence, size.choices});
+  check_extents("dispatch", {size.batch, size.sequence, size.choices});
   check_i32("the first expert", size.first_expert);
-  check_entries("dispatch", size.sequence * size.choices, size.first_expert + size.experts,
-                size.capacity);
+  check_entries("dispatch", size.batch * size.sequence * size.choices,
+                size.first_expert + size.experts, size.capacity);
 }
 
 void check_size(const EmbeddingSize& size) {

@@ -115,8 +115,23 @@ def add_arguments(parser):
     parser.add_argument("files", nargs="+", metavar="FILE",
                         help="timing file of a run of a model with experts")
     figures.add_out(parser)
+    parser.add_argument("--loads", metavar="TEXT", help=(
+        "also write the loads of the first file's second half of steps, a line per layer, "
+        "for model.moe.load"))
+
+
+def write_loads(timing_file, path):
+    """Writes the mean load of every expert over the second half of the steps, a layer a line."""
+    loads = read(timing_file)["load"]
+    with open(path, "w", encoding="utf-8") as out:
+        out.write(f"# tokens of each expert over the mean of its layer, from {timing_file}\n")
+        for layer in numpy.nanmean(loads[len(loads) // 2:], axis=0):
+            out.write(" ".join(f"{tokens:.6g}" for tokens in layer) + "\n")
+    print(path)
 
 
 def run(arguments):
+    if arguments.loads:
+        write_loads(arguments.files[0], arguments.loads)
     figure = draw(arguments.files)
     figures.save(figure, arguments.out or figures.default_name(arguments.files, "experts"))

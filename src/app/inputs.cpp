@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "app/expert_loads.h"
 #include "app/planning.h"
 #include "app/pretrained.h"
 #include "app/rank_order.h"
@@ -63,6 +64,8 @@ Decks load_decks(const std::string& model, const std::string& cluster,
   decks.ranks_are_counted = counts_ranks(*decks.deck.cluster);
   collectively(world, [&] { decks.deck = with_hosts(std::move(decks.deck), decks.hosts); });
   decks.graph = text_of_first(world, [&] { return graph_text(decks.deck); });
+  const std::string loads = text_of_first(world, [&] { return expert_loads_text(decks.deck); });
+  collectively(world, [&] { decks.deck = with_expert_loads(std::move(decks.deck), loads); });
   return decks;
 }
 

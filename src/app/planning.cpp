@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "app/costs.h"
+#include "app/expert_loads.h"
 #include "app/pipeline_report.h"
 #include "core/check.h"
 #include "core/file.h"
@@ -263,7 +264,8 @@ LoweringOptions lowering_options(const Deck& deck) {
                         .beta2 = train.beta2,
                         .decoupled = train.optimizer == "adamw",
                         .epsilon = train.epsilon,
-                        .weight_decay = train.weight_decay}};
+                        .weight_decay = train.weight_decay},
+          .expert_loads = deck.model->moe.loads};
 }
 
 PlannedData data_for_planning(const Deck& deck) {
@@ -288,6 +290,7 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
   const DeckSource model_text = read_deck_file(model);
   const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
   Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides, ranks);
+  deck = with_expert_loads(std::move(deck), expert_loads_text(deck));
   int64_t all = 1;
   for (const MeshAxis& axis : deck.cluster->mesh) {
     all *= axis.size.value_or(1);

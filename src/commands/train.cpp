@@ -9,6 +9,7 @@
 #include "app/costs.h"
 #include "app/emulation.h"
 #include "app/execution.h"
+#include "app/expert_loads.h"
 #include "app/inputs.h"
 #include "app/job.h"
 #include "app/machine.h"
@@ -153,7 +154,8 @@ Report make_report(const Inputs& inputs, const Machine& machine, const MachineCo
           inputs.data.unigram_entropy,
           {.model = model_flops(inputs.graph), .peak = rated_flops(deck, machine.world.size())},
           scale,
-          idle_of(inputs, machine, known, plan)};
+          idle_of(inputs, machine, known, plan),
+          expected_of_experts(deck)};
 }
 
 // A training from its first plan to its last step. Every plan has an execution of its own; the

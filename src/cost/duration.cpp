@@ -46,7 +46,7 @@ Duration duration_of(const Program& program, const CostModel& costs, const Instr
   double packed = 0.0;
   for (const ValueId id : instruction.outputs) {
     if (!program.value(id).holds.empty()) {
-      packed += copies_per_buffer(instruction) * static_cast<double>(program.local_bytes(id, rank));
+      packed += copies_per_buffer(instruction) * static_cast<double>(program.expected_bytes(id, rank));
     }
   }
   if (packed > 0.0) {

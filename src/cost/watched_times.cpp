@@ -26,12 +26,19 @@ bool sends(const Instruction& instruction) {
   return !collective_of(instruction.opcode).empty() && communicates(instruction.stream);
 }
 
+// Returns true where the number of rows that experts get decides how long it takes.
+bool has_packed_rows(const Program& program, const Instruction& instruction) {
+  return std::ranges::any_of(instruction.inputs,
+                             [&](ValueId id) { return program.value(id).packed.has_value(); });
+}
+
 // Returns true for operations on tokens that experts get: they read integers that the step makes.
 bool depends_on_data(const Program& program, const Instruction& instruction) {
-  return std::ranges::any_of(instruction.inputs, [&](ValueId id) {
-    const Value& value = program.value(id);
-    return value.packed || (value.dtype == DType::i32 && value.role == Value::Role::activation);
-  });
+  return has_packed_rows(program, instruction) ||
+         std::ranges::any_of(instruction.inputs, [&](ValueId id) {
+           const Value& value = program.value(id);
+           return value.dtype == DType::i32 && value.role == Value::Role::activation;
+         });
 }
 
 OperationClass class_of(const Instruction& instruction) {
@@ -75,7 +82,7 @@ MessageKinds message_kinds(const Program& program) {
   std::map<std::string, int> known;
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    if (!sends(instruction)) {
+    if (!sends(instruction) || has_packed_rows(program, instruction)) {
       kinds.number.push_back(MessageKinds::kNone);
       continue;
     }

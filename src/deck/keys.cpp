@@ -24,6 +24,10 @@ constexpr Condition kNoImages = {"data.kind",
 constexpr Condition kIsLlama = {"model.family",
                                 [](const Deck& d) { return d.model->family == "llama"; },
                                 "is about the family llama only"};
+constexpr Condition kDropsNothing = {
+    "model.moe.capacity_factor", [](const Deck& d) { return !d.model->moe.capacity_factor; },
+    "says which loads to expect, but with model.moe.capacity_factor every expert has its slots: "
+    "set model.moe.capacity_factor: none"};
 constexpr Condition kHasExperts = {"model.moe.experts",
                                    [](const Deck& d) { return d.model->moe.experts > 0; },
                                    "is about experts, but model.moe.experts is missing or 0"};
@@ -223,6 +227,25 @@ std::vector<Key> moe_keys() {
        .range = {.min = 0, .max = 1e6, .above_min = true},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.capacity_factor; }},
+      {.name = "model.moe.load",
+       .doc = "The loads of the experts that search, predictions and floors expect where "
+              "`model.moe.capacity_factor` is none. A file: a line per layer with experts, with "
+              "the tokens of each expert, as `python3 -m analysis experts --loads` makes it from "
+              "a run; further layers have the loads of the last line. even: all alike. Relative "
+              "paths start as those of `data.path`.",
+       .fallback = "even",
+       .choices = {"even"},
+       .path_of = "file",
+       .conditions = {kNoGraph, kHasExperts, kDropsNothing},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.load; }},
+      {.name = "model.moe.warn_imbalance",
+       .doc = "`train` warns once of a layer whose largest load of an expert over the mean of all "
+              "experts is above this number, in the mean of 20 steps. 0: never. The summary tells "
+              "the loads anyway.",
+       .fallback = "4",
+       .range = {.min = 1, .max = 1e6, .or_zero = true},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.warn_imbalance; }},
       {.name = "model.moe.balance_loss",
        .doc = "Weight of the balance loss of every block with experts, which is small where "
               "tokens are spread evenly. It is minimised beside the loss, computed over the "

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace hidup {
 
@@ -11,19 +13,24 @@ namespace hidup {
 // among them for every token.
 struct MoeDeck {
   int64_t experts = 0;  // experts of a block; 0: dense, and no other member holds
-  int64_t every =
-      0;  // blocks i (from 0) with (i + 1) % every == 0 have experts, but the first ones
+  // Blocks i (from 0) with i >= first_dense and (i + 1) % every == 0 have experts.
+  int64_t every = 0;
   std::string router;
   std::optional<int64_t> top_k;  // none: auto, from the router
   std::string normalize;         // on, off
   // Each expert has ceil(capacity_factor * choices() * sequence / experts) slots per sequence, from
   // 1 to sequence. None: no choice is dropped, and only rows in use are sent and computed.
   std::optional<double> capacity_factor;
-  double balance_loss = 0.0;  // weight; 0: none
-  std::string balance;        // switch, gshard
-  double z_loss = 0.0;        // weight; 0: none
-  std::string bias;           // on, off
-  std::string score;          // softmax, sigmoid
+  // Absolute path of a file with measured loads; empty: even ones are expected.
+  std::string load;
+  // Of that file, per layer with experts: rows of each expert over their mean. No key sets them.
+  std::vector<std::shared_ptr<const std::vector<double>>> loads;
+  double warn_imbalance = 0.0;  // largest load over the mean; 0: no warnings
+  double balance_loss = 0.0;    // weight; 0: none
+  std::string balance;          // switch, gshard
+  double z_loss = 0.0;          // weight; 0: none
+  std::string bias;             // on, off
+  std::string score;            // softmax, sigmoid
   double routed_scaling = 1.0;
   std::optional<double> balance_speed;  // none: the choice has no biases
   int64_t shared_experts = 0;

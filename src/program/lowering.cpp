@@ -81,12 +81,25 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
   if (tensor.counts >= 0) {
     const Op& counting = graph.op(graph.tensor(tensor.counts).producer);
     const Shape& routing = graph.tensor(counting.inputs[0]).shape;
-    value.packed = {.per_sequence = routing[1] * routing[2], .most = routing[1]};
+    value.packed = {.per_sequence = routing[1] * routing[2],
+                    .most = routing[1],
+                    .loads = loads_of(tensor.counts)};
   }
   if (!is_parameter(id) && !tensor.shape.empty()) {
     split(value, tensor.batch_dim(), microbatch);
   }
   return value;
+}
+
+std::shared_ptr<const std::vector<double>> LoweringInput::loads_of(TensorId counts) const {
+  if (options.expert_loads.empty()) {
+    return nullptr;
+  }
+  const auto before = std::ranges::count_if(graph.ops(), [&](const Op& op) {
+    return op.kind == OpKind::expert_counts && op.output < counts;
+  });
+  const auto last = std::ssize(options.expert_loads) - 1;
+  return options.expert_loads[static_cast<size_t>(std::min(before, last))];
 }
 
 std::set<Layout> LoweringInput::layouts_of_rows(TensorId counts) const {

@@ -18,7 +18,7 @@ OperandBytes bytes_of_operands(const Program& program, const Instruction& instru
     double bytes = 0.0;
     for (const ValueId value : values) {
       bytes += program.value(value).holds.empty()
-                   ? static_cast<double>(program.local_bytes(value, rank))
+                   ? static_cast<double>(program.expected_bytes(value, rank))
                    : 0.0;
     }
     return bytes;

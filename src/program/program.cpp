@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -43,6 +45,35 @@ Shape Program::local_shape(ValueId id, int64_t rank) const {
   return shape_of(region(id, rank));
 }
 
+Shape Program::expected_shape(ValueId id, int64_t rank) const {
+  Shape shape = local_shape(id, rank);
+  if (!value(id).packed || elements(shape) == 0) {
+    return shape;
+  }
+  const Region box = region(id, rank);
+  double rows = static_cast<double>(shape[1] * shape[2]);  // of one expert
+  if (const auto& loads = value(id).packed->loads; loads && !has_all_experts(value(id), box)) {
+    const auto first = loads->begin() + box.start[0];
+    rows *= std::accumulate(first, first + box.extent[0], 0.0) / static_cast<double>(shape[0]);
+  }
+  return {shape[0], 1, std::llround(rows), shape[3]};
+}
+
+int64_t Program::expected_bytes(ValueId id, int64_t rank) const {
+  const Value& of = value(id);
+  if (of.packed) {
+    return elements(expected_shape(id, rank)) * size_of(of.dtype);
+  }
+  if (of.holds.empty() || !of.exchanged_along.empty() || !of.summed_along.empty()) {
+    return local_bytes(id, rank);
+  }
+  int64_t bytes = 0;
+  for (const ValueId held : of.holds) {
+    bytes += expected_bytes(held, rank);
+  }
+  return bytes;
+}
+
 int64_t Program::local_bytes(ValueId id, int64_t rank) const {
   if (!value(id).exchanged_along.empty()) {
     return exchanged_bytes(value(id), rank);
@@ -69,10 +100,10 @@ bool Program::has_all_experts(const Value& packed, const Region& box) {
 }
 
 int64_t Program::most_rows(const Value& packed, const Region& box) {
-  const auto& [counts, per_sequence, most] = *packed.packed;
+  const PackedRows& rows = *packed.packed;
   return box.extent[1] * (has_all_experts(packed, box)
-                              ? per_sequence
-                              : std::min(per_sequence, box.extent[0] * most));
+                              ? rows.per_sequence
+                              : std::min(rows.per_sequence, box.extent[0] * rows.most));
 }
 
 int64_t Program::most_elements(const Value& packed, const Region& box) const {
@@ -231,13 +262,31 @@ std::set<int64_t> distinct_coordinates(const Axis& of, const std::set<int64_t>& 
   return distinct;
 }
 
-// Returns, per axis, the coordinates of ranks that have all of some value.
+// Adds the coordinates on the axis whose experts expect the most rows and the fewest.
+void add_extremes(const Program& program, const Value& rows, size_t axis,
+                  std::set<int64_t>& coordinates) {
+  std::vector<double> loads;
+  for (int64_t at = 0; at < program.mesh[axis].size; ++at) {
+    const Region box =
+        region_of(rows.shape, rows.layout, program.mesh, at * stride_of(program.mesh, axis));
+    const auto first = rows.packed->loads->begin() + box.start[0];
+    loads.push_back(std::accumulate(first, first + box.extent[0], 0.0));
+  }
+  const auto [least, most] = std::ranges::minmax_element(loads);
+  coordinates.insert({least - loads.begin(), most - loads.begin()});
+}
+
+// Returns, per axis, the coordinates of ranks that represent only themselves.
 std::vector<std::set<int64_t>> coordinates_alone(const Program& program) {
   std::vector<std::set<int64_t>> alone(program.mesh.size());
   for (const Value& value : program.values) {
     for (size_t axis = 0; axis < value.layout.size(); ++axis) {
       if (value.layout[axis].share.is_one_rank()) {
         alone[axis].insert(value.layout[axis].share.rank());
+      }
+      if (value.packed && value.packed->loads && value.layout[axis].is_shard() &&
+          value.layout[axis].dim == 0) {
+        add_extremes(program, value, axis, alone[axis]);
       }
     }
   }
@@ -268,8 +317,13 @@ bool has_unequal_parts(const Program& program) {
   });
 }
 
+bool has_unequal_loads(const Program& program) {
+  return std::ranges::any_of(
+      program.values, [](const Value& value) { return value.packed && value.packed->loads; });
+}
+
 std::vector<int64_t> distinct_ranks(const Program& program) {
-  if (!has_unequal_parts(program)) {
+  if (!has_unequal_parts(program) && !has_unequal_loads(program)) {
     return {0, ranks_of(program.mesh) - 1};
   }
   return distinct_ranks_of(program.mesh, coordinates_alone(program));
@@ -278,7 +332,7 @@ std::vector<int64_t> distinct_ranks(const Program& program) {
 std::vector<int64_t> alike_ranks(const Program& program) {
   const Mesh& mesh = program.mesh;
   std::vector<int64_t> alike(static_cast<size_t>(ranks_of(mesh)));
-  if (!has_unequal_parts(program)) {
+  if (!has_unequal_parts(program) && !has_unequal_loads(program)) {
     return alike;
   }
   const std::vector<std::set<int64_t>> alone = coordinates_alone(program);

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,6 +58,8 @@ struct PackedRows {
   ValueId counts = -1;       // i32 [experts, batch], whole on every rank; -1: nobody needs it
   int64_t per_sequence = 0;  // rows of all experts together in every sequence
   int64_t most = 0;          // rows of an expert in a sequence
+  // Expected rows of every expert over the mean of all experts; null: all have the mean.
+  std::shared_ptr<const std::vector<double>> loads = nullptr;
 };
 
 // A tensor in the arena: a global shape, and the part of it that every rank holds.
@@ -174,8 +177,13 @@ struct Program {
   // Returns the part of the value that the rank holds.
   Region region(ValueId id, int64_t rank) const;
   Shape local_shape(ValueId id, int64_t rank) const;
+  // Returns the shape of the part that costs are computed for: of packed rows, [experts, 1, rows of
+  // one expert, width], with the rows that are expected on this rank.
+  Shape expected_shape(ValueId id, int64_t rank) const;
   // Returns the bytes of the rank's part in memory; of packed rows, as many as it may have.
   int64_t local_bytes(ValueId id, int64_t rank) const;
+  // Returns the bytes of that part in use, as expected_shape() expects it.
+  int64_t expected_bytes(ValueId id, int64_t rank) const;
   // Returns the most rows that a box [experts, batch, rows, width] of packed rows may have, and
   // true where every box like it has so many: where it holds the rows of all experts.
   static int64_t most_rows(const Value& packed, const Region& box);
@@ -197,6 +205,8 @@ struct Program {
 
 // Returns true where the program uses shares other than equal ones and those of the first ranks.
 bool has_unequal_parts(const Program& program);
+// Returns true where some experts are expected to have more rows than others.
+bool has_unequal_loads(const Program& program);
 // Returns ranks that represent all ranks: every other rank has the same parts as one of them, up to
 // one element. These are the first and the last rank. Where parts are unequal, they are the ranks
 // whose coordinate on each axis is the first or the last among coordinates with the same weights.

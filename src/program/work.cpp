@@ -95,6 +95,7 @@ void WorkKinds::find_values() {
     numbers.add(value.dtype);
     numbers.add(value.padded_rows);
     numbers.add(value.packed.has_value());
+    numbers.add(reinterpret_cast<uintptr_t>(value.packed ? value.packed->loads.get() : nullptr));
     numbers.add(value.shape.size());
     for (const int64_t extent : value.shape) {
       numbers.add(extent);
@@ -166,8 +167,9 @@ std::vector<int> WorkKinds::alike_values(int64_t rank) const {
       for (int d = 0; d < region.dims; ++d) {
         numbers.add(region.extent[d]);
       }
+      numbers.add(value.packed ? program_.expected_bytes(id, rank) : 0);
     } else {
-      numbers.add(program_.local_bytes(id, rank));
+      numbers.add(program_.expected_bytes(id, rank));
     }
     alike.push_back(numbers.take());
   }
@@ -216,7 +218,7 @@ Work work_of(const Program& program, const Instruction& instruction, int64_t ran
   std::vector<Shape> out;
   // Adds the shape of the rank's part; returns its bytes.
   const auto add = [&](std::vector<Shape>& shapes, ValueId value) {
-    shapes.push_back(program.local_shape(value, rank));
+    shapes.push_back(program.expected_shape(value, rank));
     return static_cast<double>(elements(shapes.back()) * size_of(program.value(value).dtype));
   };
   double in_bytes = 0.0;

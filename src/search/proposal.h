@@ -97,6 +97,7 @@ std::vector<Proposal> propose_deferred_dp(const SearchState& state);
 std::vector<Proposal> propose_names_per_axis(const SearchState& state);
 std::vector<Proposal> propose_more_microbatches(const SearchState& state);
 std::vector<Proposal> propose_shares(const SearchState& state);
+std::vector<Proposal> propose_shares_in_turn(const SearchState& state);
 
 std::vector<Proposal> propose_first_names(const SearchState& state);
 std::vector<Proposal> propose_least_memory(const SearchState& state);

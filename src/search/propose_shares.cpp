@@ -1,19 +1,15 @@
 // Proposes the fastest strategies with unequal parts, where ranks compute at different paces.
 #include <algorithm>
-#include <cmath>
 #include <iterator>
-#include <limits>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include "graph/batch.h"
+#include "search/best_shares.h"
 #include "search/estimate/choose_routes.h"
 #include "search/new_shares.h"
 #include "search/parallel.h"
 #include "search/proposal.h"
-#include "search/shares/measure_shares.h"
 #include "sharding/with_shares.h"
 
 namespace hidup {
@@ -22,222 +18,6 @@ namespace {
 // The number of fastest strategies that get unequal parts, each with other numbers of microbatches
 // and groups: a microbatch of few sequences has few parts to give.
 constexpr size_t kTried = 2;
-// Weights with fewer parts for each rank are improved by as many simulations at most.
-constexpr int64_t kFine = 50;
-constexpr int kMostMoves = 6;
-// The sum of the weights of the state, and of computation where a microbatch has fewer sequences.
-constexpr int64_t kParts = 1000;
-
-// Returns weights by class, whose sum over the ranks is about `parts`.
-std::vector<int64_t> rounded(const std::vector<double>& shares, int64_t parts) {
-  std::vector<int64_t> weights(shares.size());
-  std::ranges::transform(shares, weights.begin(), [parts](double share) {
-    return std::max<int64_t>(1, std::llround(share * static_cast<double>(parts)));
-  });
-  return weights;
-}
-
-// Weights of a strategy along an axis, by class.
-struct Weights {
-  std::vector<int64_t> compute;
-  std::vector<int64_t> state;
-};
-
-class Unequal {
- public:
-  Unequal(const SearchState& state, const Proposal& proposal, size_t axis)
-      : state_(state), proposal_(proposal), axis_(axis), classes_(state.classes(axis)) {}
-
-  // Returns the proposal with the best weights found; none where nothing fits in memory.
-  std::optional<Proposal> best() const {
-    RatioProgram program =
-        measured_shares(proposal_.parts, axis_, classes_, state_.costs, state_.ranks,
-                        state_.options.lowering, limits_of_classes());
-    constexpr int kRounds = 3;
-    for (int round = 0; round < kRounds; ++round) {
-      const std::optional<Ratios> ratios = solve_ratios(program);
-      if (!ratios) {
-        return std::nullopt;
-      }
-      const Weights weights = best_weights(*ratios, program);
-      Proposal proposal = with(weights);
-      const double over = over_limit(proposal, program, weights);
-      if (over <= 1.0) {
-        return proposal;
-      }
-      for (double& limit : program.limits) {
-        limit /= kMargin * over;
-      }
-    }
-    return std::nullopt;
-  }
-
- private:
-  static constexpr double kMargin = 1.01;
-
-  // Returns the memory of a rank by class; empty without limits.
-  std::vector<double> limits_of_classes() const {
-    std::vector<double> limits;
-    const int64_t all = state_.options.memory_limit;
-    for (size_t c = 0; c < classes_.size() && all > 0; ++c) {
-      limits.push_back(static_cast<double>(classes_[c].memory > 0 ? classes_[c].memory : all));
-    }
-    return limits;
-  }
-
-  // Returns true where the weights take this part of the program's limits at most.
-  bool fits(const RatioProgram& program, const Weights& weights, double part) const {
-    const std::vector<double> compute = shares_of(weights.compute);
-    const std::vector<double> of_state = shares_of(weights.state);
-    for (size_t c = 0; c < program.limits.size(); ++c) {
-      if (program.bytes[c].at(compute[c], of_state[c]) > part * program.limits[c]) {
-        return false;
-      }
-    }
-    return true;
-  }
-
-  // Returns a rank's share by class.
-  std::vector<double> shares_of(const std::vector<int64_t>& weights) const {
-    double all = 0.0;
-    for (size_t c = 0; c < classes_.size(); ++c) {
-      all += static_cast<double>(weights[c]) * static_cast<double>(classes_[c].coordinates.size());
-    }
-    std::vector<double> shares(weights.size());
-    std::ranges::transform(weights, shares.begin(),
-                           [all](int64_t weight) { return static_cast<double>(weight) / all; });
-    return shares;
-  }
-
-  // Returns the planned bytes over their limit, of the rank where that is most. Plans nothing where
-  // the program leaves much room: 0.
-  double over_limit(const Proposal& proposal, const RatioProgram& program,
-                    const Weights& weights) const {
-    constexpr double kNearlyFull = 0.9;
-    if (fits(program, weights, kNearlyFull)) {
-      return 0.0;
-    }
-    const RankLimits& limits = state_.options.memory_of_ranks;
-    const RankBytes tightest = tightest_bytes(proposal.parts, state_.options.lowering, limits);
-    const int64_t limit =
-        limits.empty() ? state_.options.memory_limit : limits[static_cast<size_t>(tightest.rank)];
-    return static_cast<double>(tightest.bytes) / static_cast<double>(limit);
-  }
-
-  // Returns the ratios as weights that are improved by simulation.
-  Weights best_weights(const Ratios& ratios, const RatioProgram& program) const {
-    Weights best;
-    double least_s = std::numeric_limits<double>::infinity();
-    int64_t parts_of_best = 1;
-    for (const int64_t parts : numbers_of_parts()) {
-      // The program's messages hide or do not; simulated ones do so in part, and then shares in
-      // proportion to the paces may be faster.
-      for (const std::vector<double>& compute : {ratios.compute, in_proportion()}) {
-        Weights weights{.compute = rounded(compute, parts), .state = rounded(ratios.state, kParts)};
-        if (!best.compute.empty() && !fits(program, weights, 1.0)) {
-          continue;
-        }
-        const double seconds = this->seconds(weights);
-        if (seconds < least_s) {
-          least_s = seconds;
-          best = std::move(weights);
-          parts_of_best = parts;
-        }
-      }
-    }
-    if (parts_of_best < kFine * state_.mesh[axis_].size) {
-      improve(best, least_s, program);
-    }
-    return best;
-  }
-
-  // Returns a rank's share by class, in proportion to the paces.
-  std::vector<double> in_proportion() const {
-    double all = 0.0;
-    for (const PaceClass& each : classes_) {
-      all += each.pace * static_cast<double>(each.coordinates.size());
-    }
-    std::vector<double> shares;
-    for (const PaceClass& each : classes_) {
-      shares.push_back(each.pace / all);
-    }
-    return shares;
-  }
-
-  // Returns the numbers of parts that the weights of computation may divide: the sequences of a
-  // microbatch, and as many sequences at a time as the ranks along the other axes can share.
-  std::vector<int64_t> numbers_of_parts() const {
-    const Strategy& strategy = proposal_.parts.parts[0].strategy;
-    const int64_t passes = int64_t{strategy.microbatches} * strategy.accumulate;
-    const int64_t sequences = batch_of(state_.graph) / passes;
-    const int64_t ranks = state_.mesh[axis_].size;
-    const int64_t others = ranks_of(state_.mesh) / ranks;
-    if (sequences < 2 * ranks) {
-      return {kParts};
-    }
-    return others > 1 && sequences >= 2 * ranks * others
-               ? std::vector<int64_t>{sequences, sequences / others}
-               : std::vector<int64_t>{sequences};
-  }
-
-  // Moves single parts of computation between classes while that makes the step faster.
-  void improve(Weights& weights, double least_s, const RatioProgram& program) const {
-    int left = kMostMoves;
-    for (bool better = true; better && left > 0;) {
-      better = false;
-      for (size_t pair = 0; pair < classes_.size() * classes_.size() && left > 0; ++pair) {
-        Weights moved = weights;
-        if (!move(moved.compute, pair / classes_.size(), pair % classes_.size()) ||
-            !fits(program, moved, 1.0)) {
-          continue;
-        }
-        --left;
-        const double moved_s = seconds(moved);
-        if (moved_s < least_s) {
-          least_s = moved_s;
-          weights = std::move(moved);
-          better = true;
-        }
-      }
-    }
-  }
-
-  // Takes a part from each rank of a class for the ranks of another. Returns false where these have
-  // no part to give.
-  bool move(std::vector<int64_t>& weights, size_t from, size_t to) const {
-    const auto givers = static_cast<int64_t>(classes_[from].coordinates.size());
-    const auto takers = static_cast<int64_t>(classes_[to].coordinates.size());
-    const int64_t given = std::max<int64_t>(1, takers / givers);
-    if (from == to || weights[from] <= given) {
-      return false;
-    }
-    weights[from] -= given;
-    weights[to] += std::max<int64_t>(1, givers / takers);
-    return true;
-  }
-
-  Proposal with(const Weights& weights) const {
-    const Share compute = reduced(weights_of(classes_, weights.compute));
-    const Share of_state = reduced(weights_of(classes_, weights.state));
-    return with_change(proposal_, "shares", state_.graph,
-                       [=, axis = axis_](const Graph& graph, Strategy& strategy) {
-                         strategy =
-                             with_shares(graph, std::move(strategy), axis, compute, of_state);
-                         strategy.name = "search";
-                       });
-  }
-
-  double seconds(const Weights& weights) const {
-    Proposal changed = with(weights);
-    const ReshardCosts reshards(changed.parts.parts[0].strategy.mesh, state_.costs);
-    return simulated(changed.parts, reshards, state_.ranks, state_.options.lowering).iteration_s;
-  }
-
-  const SearchState& state_;
-  const Proposal& proposal_;
-  const size_t axis_;
-  const std::vector<PaceClass> classes_;
-};
 
 }  // namespace
 
@@ -265,17 +45,18 @@ std::vector<Proposal> propose_shares(const SearchState& state) {
   for (const Proposal& plan : of_more_memory) {
     starts.push_back(&plan);
   }
-  std::vector<Unequal> all;
+  std::vector<std::pair<const Proposal*, size_t>> all;  // starts and axes
   for (size_t axis = 0; axis < state.mesh.size(); ++axis) {
     for (const Proposal* start : starts) {
       if (!state.classes(axis).empty()) {
-        all.emplace_back(state, *start, axis);
+        all.emplace_back(start, axis);
       }
     }
   }
   std::vector<std::optional<Proposal>> found(all.size());
-  in_parallel(all.size(), state.options.threads,
-              [&](size_t n) { in_time([&] { found[n] = all[n].best(); }); });
+  in_parallel(all.size(), state.options.threads, [&](size_t n) {
+    in_time([&] { found[n] = with_best_shares(state, *all[n].first, all[n].second); });
+  });
   std::vector<Proposal> proposals;
   for (std::optional<Proposal>& each : found) {
     if (each) {
@@ -298,17 +79,12 @@ Strategy with_new_shares(const Graph& graph, Strategy strategy, const Mesh& pace
                                       .parts = parts_of(graph, {}, strategy)}};
   for (size_t axis = 0; axis < paced.size(); ++axis) {
     if (!state.classes(axis).empty()) {
-      if (std::optional<Proposal> best = Unequal(state, proposals.front(), axis).best()) {
+      if (std::optional<Proposal> best = with_best_shares(state, proposals.front(), axis)) {
         proposals.push_back(*std::move(best));
       }
     }
   }
-  const auto seconds = [&](Proposal& proposal) {
-    StrategyParts& parts = proposal.parts;
-    return simulated(parts, ReshardCosts(parts.parts[0].strategy.mesh, costs), ranks,
-                     options.lowering)
-        .iteration_s;
-  };
+  const auto seconds = [&](Proposal& proposal) { return simulated_s(state, proposal); };
   Strategy best = std::ranges::min_element(proposals, {}, seconds)->make();
   best.name = strategy.name;
   lower_by_costs(graph, best, options.lowering, ReshardCosts(best.mesh, costs));

@@ -57,6 +57,7 @@ std::span<const Proposer> proposers() {
       Proposer{"names per axis", propose_names_per_axis},
       Proposer{"more microbatches", propose_more_microbatches, 0.99},
       Proposer{.name = "shares", .propose = propose_shares, .for_unequal_memory = true},
+      Proposer{"shares in turn", propose_shares_in_turn},
   };
   return kProposers;
 }

@@ -65,12 +65,14 @@ void name_finder(std::vector<FoundPlan>& plans, const char* by) {
 
 ProblemSolver::ProblemSolver(const Graph& graph, const Mesh& mesh,
                              std::shared_ptr<const ReshardCosts> reshards,
-                             const SearchOptions& options, const Deadline& deadline)
+                             const SearchOptions& options, const Deadline& deadline,
+                             std::vector<ShareNumber> shares)
     : graph_(graph),
       mesh_(mesh),
       costs_(reshards->model()),
       options_(options),
       deadline_(deadline),
+      shares_(std::move(shares)),
       one_axis_(axes_in_use(mesh) <= 1),
       reshards_(std::move(reshards)) {
   if (!one_axis_ && options.hints.empty()) {
@@ -90,6 +92,7 @@ BuildOptions ProblemSolver::build_options(const Solution& solution) const {
                                                     : std::numeric_limits<double>::infinity(),
           .memory_choices = solution.memory_choices,
           .hints = &options_.hints,
+          .shares = shares_,
           .reshards = reshards_};
 }
 

@@ -36,9 +36,10 @@ struct Solution {
 
 class ProblemSolver {
  public:
-  // All arguments must outlive the solver.
+  // All arguments must outlive the solver. `shares`: BuildOptions::shares.
   ProblemSolver(const Graph& graph, const Mesh& mesh, std::shared_ptr<const ReshardCosts> reshards,
-                const SearchOptions& options, const Deadline& deadline);
+                const SearchOptions& options, const Deadline& deadline,
+                std::vector<ShareNumber> shares = {});
 
   // Builds a problem per number of microbatches, and searches one axis at a time.
   std::vector<Solution> build() const;
@@ -78,6 +79,7 @@ class ProblemSolver {
   const CostModel& costs_;
   const SearchOptions& options_;
   const Deadline& deadline_;
+  const std::vector<ShareNumber> shares_;
   const bool one_axis_;
   const std::shared_ptr<const ReshardCosts> reshards_;  // shared by all problems
   std::optional<ReducedGraph> shallow_;                 // for deep graphs on several axes

@@ -1,7 +1,9 @@
 #include "sharding/with_shares.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <string_view>
 #include <utility>
 
 namespace hidup {
@@ -35,30 +37,39 @@ std::vector<Placement> placements_as_used(const Graph& graph, const Strategy& st
 
 }  // namespace
 
-Strategy with_shares(const Graph& graph, Strategy strategy, size_t axis, const Share& compute,
-                     const Share& state) {
+bool cuts_features(const Rule& rule) {
+  static constexpr std::array<std::string_view, 4> kOfTokens = {"batch", "expert", "factors",
+                                                                "sequence"};
+  return std::ranges::find(kOfTokens, rule.name) == kOfTokens.end();
+}
+
+Strategy with_shares(const Graph& graph, Strategy strategy, size_t axis, const Shares& shares) {
   Axis& along = strategy.mesh[axis];
   const std::vector<Placement> used = placements_as_used(graph, strategy, axis);
-  const ShareNumber of_compute = number_of(along, compute);
-  const ShareNumber of_state = number_of(along, state);
+  const ShareNumber of_tokens = number_of(along, shares.tokens);
+  const ShareNumber of_features = number_of(along, shares.features);
+  const ShareNumber of_state = number_of(along, shares.state);
   for (OpStrategy& op : strategy.ops) {
     Rule& rule = op.rules[axis];
-    if (rule.share.is_equal() && takes_share(rule, along, of_compute)) {
-      rule = with_share(rule, along, of_compute);
+    const ShareNumber share = cuts_features(rule) ? of_features : of_tokens;
+    if (rule.share.is_equal() && takes_share(rule, along, share)) {
+      rule = with_share(rule, along, share);
     }
   }
+  const std::vector<Placement> used_now = placements_as_used(graph, strategy, axis);
   for (ParameterStrategy& parameter : strategy.parameters) {
     Placement& storage = parameter.storage[axis];
     Placement& kept = parameter.optimizer_state[axis];
-    const bool as_used = storage == used[static_cast<size_t>(parameter.tensor)];
+    const auto tensor = static_cast<size_t>(parameter.tensor);
+    const bool as_used = storage == used[tensor];
     const bool same = kept == storage;
     const auto take = [&](Placement& placement, ShareNumber share) {
       if (placement.is_shard() && placement.share.is_equal()) {
         placement = with_share(placement, along, share);
       }
     };
-    take(storage, as_used ? of_compute : of_state);
-    take(kept, same && as_used ? of_compute : of_state);
+    take(storage, as_used ? used_now[tensor].share : of_state);
+    take(kept, same && as_used ? used_now[tensor].share : of_state);
   }
   return strategy;
 }

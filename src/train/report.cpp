@@ -14,8 +14,7 @@
 namespace hidup {
 namespace {
 
-constexpr size_t kRecent = 20;      // number of steps that count as recent
-constexpr double kManyDrops = 0.1;  // of the tokens: more drops begin to cost quality
+constexpr size_t kRecent = 20;  // number of steps that count as recent
 
 double mean(const std::deque<double>& values) {
   return values.empty() ? 0.0
@@ -48,13 +47,15 @@ std::string describe(const StepFloor& floor) {
 }
 
 Report::Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops,
-               const std::optional<EmulationScale>& emulation, std::optional<ScheduleIdle> schedule)
+               const std::optional<EmulationScale>& emulation, std::optional<ScheduleIdle> schedule,
+               ExpertExpectation experts)
     : steps_(steps),
       size_(size),
       unigram_entropy_(unigram_entropy),
       flops_(flops),
       emulation_(emulation),
-      schedule_(std::move(schedule)) {}
+      schedule_(std::move(schedule)),
+      experts_(std::move(experts)) {}
 
 double Report::recent_loss() const {
   return mean(losses_);
@@ -105,18 +106,6 @@ void Report::step(int64_t step, const Scores& scores, double wall_s,
                    format_duration(here * static_cast<double>(steps_ - step)),
                    emulation_ ? "  " + describe_emulation() : "");
     show();
-  }
-}
-
-void Report::experts(const ExpertChoices& choices) {
-  const double all = static_cast<double>(std::max<int64_t>(choices.chosen, 1));
-  keep_recent(dropped_, static_cast<double>(choices.dropped) / all);
-  const double recent = mean(dropped_);
-  if (dropped_.size() == kRecent && recent > kManyDrops && !std::exchange(warned_of_drops_, true)) {
-    log::warning(
-        "the experts drop {:.1f} % of their tokens, which find no slot: a larger "
-        "model.moe.capacity_factor or model.moe.balance_loss keeps more of them",
-        100.0 * recent);
   }
 }
 
@@ -228,9 +217,8 @@ void Report::summary(const MemoryPlan& plan, const std::optional<Prediction>& pr
     results::print("        unigram entropy of the data {:.4f}: the loss is {:.4f} {} it\n",
                    unigram_entropy_, std::abs(gain), gain >= 0.0 ? "below" : "above");
   }
-  if (!dropped_.empty()) {
-    results::print("experts {:.1f} % of their tokens dropped over the last {} steps\n",
-                   100.0 * mean(dropped_), dropped_.size());
+  for (const std::string& line : experts_.summary()) {
+    results::print("{}\n", line);
   }
   const BusyTimes busy = busy_.mean();
   results::print(

@@ -13,6 +13,7 @@
 #include "cost/floor.h"
 #include "cost/simulate.h"
 #include "program/memory.h"
+#include "train/expert_report.h"
 
 namespace hidup {
 
@@ -47,12 +48,6 @@ struct NamedNumber {
   double value;
 };
 
-// The tokens' choices of experts in a step, over all layers and ranks.
-struct ExpertChoices {
-  int64_t chosen = 0;   // choices
-  int64_t dropped = 0;  // choices for which no slot was left
-};
-
 // The order in which the stages of a pipeline work.
 struct ScheduleIdle {
   std::string name;
@@ -81,15 +76,15 @@ class Report {
   // schedule: of a pipeline.
   Report(int64_t steps, StepSize size, double unigram_entropy, FlopRates flops,
          const std::optional<EmulationScale>& emulation = std::nullopt,
-         std::optional<ScheduleIdle> schedule = std::nullopt);
+         std::optional<ScheduleIdle> schedule = std::nullopt, ExpertExpectation experts = {});
 
   // Reports a step: its scores, the time since the previous call's step began (without validation),
   // all ranks' busy times (NaN: unknown), and numbers to print after the loss, under fixed names.
   void step(int64_t step, const Scores& scores, double wall_s, std::span<const BusyTimes> ranks,
             const std::vector<NamedNumber>& beside = {});
 
-  // Precedes each step() of a model with experts. Warns once if they drop > 10 % over 20 steps.
-  void experts(const ExpertChoices& choices);
+  // Takes the loads of the experts, before each step() of a model that has any.
+  ExpertReport& experts() { return experts_; }
 
   // Precedes each step() with emulated times.
   void emulated(const EmulatedWork& work);
@@ -126,6 +121,7 @@ class Report {
   FlopRates flops_;
   std::optional<EmulationScale> emulation_;
   std::optional<ScheduleIdle> schedule_;
+  ExpertReport experts_;
   EmulatedWork work_;         // sums over the steps that count: not the first, which is slower
   int64_t worked_ = 0;        // number of steps in work_
   bool first_counts_ = true;  // true while it is the only step
@@ -140,9 +136,8 @@ class Report {
   std::deque<double> losses_;  // the last ones
   std::deque<double> accuracies_;
   std::vector<std::string> beside_names_;
-  std::vector<std::deque<double>> beside_;  // recent values, by name
-  std::deque<double> dropped_;              // fractions of the experts' choices
-  bool warned_of_drops_ = false;
+  std::vector<std::deque<double>>
+      beside_;  // recent values, by name              // fractions of the experts' choices
   std::deque<double> walls_;
   std::deque<double> exposed_;
   RunBusyTimes busy_;

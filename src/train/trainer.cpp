@@ -317,10 +317,8 @@ void Trainer::write_step(double wall_s) {
                                .late = std::accumulate(late_.begin(), late_.end(), int64_t{0})});
   }
   if (!expert_tokens_.empty()) {
-    const auto sum = [](const std::vector<int64_t>& loads) {
-      return std::accumulate(loads.begin(), loads.end(), int64_t{0});
-    };
-    outputs_.report->experts({.chosen = sum(expert_tokens_), .dropped = sum(expert_dropped_)});
+    outputs_.report->experts().step(expert_tokens_, expert_dropped_,
+                                    expert_layers(executor_.program()).layers);
   }
   outputs_.report->step(iteration_.step, {iteration_.loss, iteration_.accuracy}, reported_s, busy_,
                         beside_the_loss());

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -59,6 +61,42 @@ TEST(Shares, FollowThePaces) {
   EXPECT_LE(over_equal_parts(read(ranks(2), fmt::format("[{}, {}]", kOne, kHalf))), 0.70);
   EXPECT_LE(over_equal_parts(read(ranks(3), fmt::format("[{}, {}, {}]", kOne, kHalf, kQuarter))),
             0.46);
+}
+
+// Unequal parts rule out messages along both axes at once, which the plan for equal parts needs.
+// The plan that the search finds for unequal parts has other rules.
+TEST(Shares, AndTheSearchTakeTurns) {
+  const PlanningInput input =
+      read_planning_input(HIDUP_INPUTS "/models/bert.yaml",
+                          HIDUP_INPUTS "/clusters/a100v100-2x8.yaml", {}, std::nullopt);
+  const SearchOutcome found = found_for(input);
+  double others_s = std::numeric_limits<double>::infinity();
+  for (const Candidate& candidate : found.candidates) {
+    const bool in_turn = std::string_view(candidate.by) == "shares in turn";
+    others_s = candidate.feasible && !in_turn ? std::min(others_s, candidate.seconds) : others_s;
+  }
+  EXPECT_LE(found.step.seconds(), 0.92 * others_s);
+  EXPECT_EQ(std::string_view(found.candidates[0].by), "shares in turn");
+  ASSERT_EQ(found.step.strategy.mesh[0].shares.size(), 1U);
+  const Share& share = found.step.strategy.mesh[0].shares[0];
+  EXPECT_GT(share[0], share[1]);
+}
+
+// Tokens and experts have equal parts there, which messages along both axes at once need. The head,
+// cut by its classes, has unequal ones.
+TEST(Shares, OfFeaturesMayDifferFromThoseOfTokens) {
+  const PlanningInput input = read_planning_input(HIDUP_INPUTS "/models/bert-switch.yaml",
+                                                  HIDUP_INPUTS "/clusters/a100v100-2x8.yaml",
+                                                  {"model.layers=2"}, std::nullopt);
+  const Strategy strategy = found_for(input, 4).step.strategy;
+  const auto uses = [&](const char* rule, bool is_equal) {
+    return std::ranges::any_of(strategy.ops, [&](const OpStrategy& op) {
+      return op.rules[0].name == rule && op.rules[0].share.is_equal() == is_equal;
+    });
+  };
+  EXPECT_TRUE(uses("batch", true));
+  EXPECT_FALSE(uses("batch", false));
+  EXPECT_TRUE(uses("vocabulary", false));
 }
 
 // A rank that computes at half its pace gets a third of the work; equal parts come back with its

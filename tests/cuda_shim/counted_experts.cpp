@@ -25,6 +25,7 @@ struct CountedExperts {
   Ints routing = random_routing(route);
   Ints routed = routing;
   Ints counts = Ints(static_cast<size_t>(route.experts * route.batch), 0);
+  bool packed = false;
   DeviceArray<Element> logits = ones<Element>(tokens * route.experts);
   DeviceArray<Element> dlogits = ones<Element>(tokens * route.experts);
   Floats weights = ones<float>(entries);
@@ -41,10 +42,12 @@ struct CountedExperts {
 
   void add(const std::string& function, int64_t read, int64_t written,
            const std::function<void(Stream&)>& launch, const std::string& reason = "") {
-    table.add({function,
-               operands_of<Element>(fmt::format("{} tokens, {} of {} experts, width {}", tokens,
-                                                route.choices, route.experts, width)),
-               read, written, launch, joined(reason, reason_of_rows(row))});
+    const std::string sizes = packed ? fmt::format("packed {} x {} of {}, width {}", tokens,
+                                                   route.choices, route.experts, width)
+                                     : fmt::format("{} tokens, {} of {} experts, width {}", tokens,
+                                                   route.choices, route.experts, width);
+    table.add({function, operands_of<Element>(sizes), read, written, launch,
+               joined(reason, reason_of_rows(row))});
   }
 
   int64_t used() const {  // slots
@@ -157,8 +160,8 @@ struct CountedExperts {
         "dy for each of its tokens' slots");
   }
 
-  void biases() {
-    const ExpertSize of{route.experts, route.batch, route.capacity, width, width};
+  // Makes the counts of the routing.
+  void count() {
     for (int64_t i = 0; i < entries; ++i) {
       const int32_t entry = routing[static_cast<size_t>(i)];
       if (entry >= 0) {
@@ -166,6 +169,22 @@ struct CountedExperts {
         ++counts[static_cast<size_t>(entry / route.capacity * route.batch + b)];
       }
     }
+  }
+
+  // Counts all that have a form for packed rows in that form.
+  void packed_rows() {
+    count();
+    packed = true;
+    size.counts = counts.data();
+    size.rows = slots;
+    slots = used();
+    dispatches();
+    biases();
+    products();
+  }
+
+  void biases() {
+    const ExpertSize of = expert_size(width);
     add(
         "expert_bias", used() * row + route.experts * row + 4 * route.experts * route.batch,
         slots * row,
@@ -183,6 +202,46 @@ struct CountedExperts {
         },
         "counts again for every 32 columns");
   }
+
+  ExpertSize expert_size(int64_t n) const {
+    return {route.experts,          route.batch, route.capacity, width, n,
+            size.counts != nullptr, size.rows};
+  }
+
+  void products() {
+    const ExpertSize of = expert_size(width / 4);
+    const int64_t x_bytes = used() * row;
+    const int64_t y_bytes = used() * of.n * kBytes<Element>;
+    const int64_t w_elements = route.experts * of.k * of.n;
+    const int64_t counts_bytes = 4 * route.experts * route.batch;
+    const DeviceArray<Element> w = ones<Element>(w_elements);
+    Floats dw = ones<float>(w_elements);
+    const std::string again = joined("operands again for every tile of 128 x 128, from caches",
+                                     row % 16 == 0 ? "parts of rows of 64 bytes share banks"
+                                                   : "rows of no whole vectors by elements");
+    add(
+        "expert_matmul", x_bytes + w_elements * kBytes<Element> + counts_bytes, y_bytes,
+        [&](Stream& stream) {
+          expert_matmul<Element>(stream, buffer.data(), w.data(), counts.data(), dbuffer.data(),
+                                 of);
+        },
+        again);
+    add(
+        "expert_matmul_backward_input", y_bytes + w_elements * kBytes<Element> + counts_bytes,
+        x_bytes,
+        [&](Stream& stream) {
+          expert_matmul_backward_input<Element>(stream, buffer.data(), w.data(), counts.data(),
+                                                dbuffer.data(), of);
+        },
+        again);
+    add(
+        "expert_matmul_backward_weight", x_bytes + y_bytes + counts_bytes, 4 * w_elements,
+        [&](Stream& stream) {
+          expert_matmul_backward_weight<Element>(
+              stream, {buffer.data(), dbuffer.data(), counts.data(), dw.data(), of, false});
+        },
+        again);
+  }
 };
 
 template <typename Element>
@@ -192,8 +251,10 @@ void count_experts_of(CountedTable& table) {
     CountedExperts<Element> of{table, route, width};
     of.gates();
     of.dispatches();
+    of.count();
     of.biases();
     of.routes();
+    CountedExperts<Element>{table, route, width}.packed_rows();
   }
 }
 

@@ -102,14 +102,8 @@ std::vector<std::string> names_in(const std::filesystem::path& file, const std::
 
 // Returns true for functions that launch no kernel of ours, or one in another function's row.
 bool is_a_librarys(const std::string& function) {
-  static const std::set<std::string> all = {"matmul",
-                                            "matmul_bias",
-                                            "matmul_gelu_backward",
-                                            "matmul_sums",
-                                            "expert_matmul",
-                                            "expert_matmul_backward_input",
-                                            "expert_matmul_backward_weight",
-                                            "fill_zero"};
+  static const std::set<std::string> all = {"matmul", "matmul_bias", "matmul_gelu_backward",
+                                            "matmul_sums", "fill_zero"};
   return all.contains(function);
 }
 

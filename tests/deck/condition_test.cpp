@@ -56,6 +56,10 @@ TEST(Experts, ValuesOutOfRange) {
       problems_of(model_with("  moe: {experts: 4, router: top3}")),
       "m.yaml:6:29: model.moe.router: expected one of top1, top2, topk, hash, found top3: did "
       "you mean top1?");
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, load: loads.txt}")),
+            "m.yaml:6:27: model.moe.load says which loads to expect, but with "
+            "model.moe.capacity_factor every expert has its slots: set model.moe.capacity_factor: "
+            "none");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, capacity_factor: 0}")),
             "m.yaml:6:38: model.moe.capacity_factor: expected a number above 0 and at most "
             "1000000, or none, found 0");
@@ -260,6 +264,7 @@ TEST(ResolvedDeck, HasOnlyKeysWithAPlace) {
             "    normalize: on\n"
             "    routed_scaling: 1\n"
             "    capacity_factor: 1.25\n"
+            "    warn_imbalance: 4\n"
             "    balance_loss: 0\n"
             "    z_loss: 0\n"
             "    balance_speed: none\n"

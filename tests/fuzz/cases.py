@@ -148,7 +148,7 @@ def legal_decks(rng):
              "precision": rng.choice(("fp32", "fp32", "bf16", "fp16")),
              "moe": {"experts": experts, "every": rng.randint(1, layers),
                      "router": rng.choice(("top1", "top2", "hash")),
-                     "capacity_factor": rng.choice(("0.1", "1.25", "7", "1000000"))}}
+                     "capacity_factor": rng.choice(("0.1", "1.25", "7", "1000000", "none"))}}
     train = {"batch": batch, "steps": 2, "bucket": rng.choice(("1KiB", "4MiB")),
              "overlap": rng.choice(("on", "on", "off")),
              "microbatches": rng.choice(("auto", rng.randint(1, batch))),

@@ -234,21 +234,26 @@ TEST(Dispatch, PackedRowsAreTheUsedSlots) {
       DispatchOutputs expected(slots);
       all_passes(in, in.buffer, routing, expected, slots);
 
+      // Behind the used rows is room, which is neither read nor written.
       const auto used = [&](const Floats& of) {
         return packed(of, counts, slots.capacity, slots.width);
       };
-      const Floats rows = used(in.buffer);
+      const Floats in_use = used(in.buffer);
+      Floats rows(in.buffer.size(), kNan);
+      const auto used_elements = std::ranges::copy(in_use, rows.begin()).out - rows.begin();
       DispatchSize size = slots;
       size.counts = counts.data();
-      size.rows = static_cast<int64_t>(rows.size()) / size.width;
+      size.rows = buffer_elements(slots) / size.width;
       DispatchOutputs out(slots);
       all_passes(in, rows, routing, out, size);
-      const auto first_rows = [&](const Output& of) {
-        const auto values = of.values();
-        return Floats(values.begin(), values.begin() + static_cast<int64_t>(rows.size()));
+      const auto expect_rows = [&](const Output& found, const Floats& wanted) {
+        const auto values = found.values();
+        const auto end = values.begin() + used_elements;
+        EXPECT_EQ(Floats(values.begin(), end), wanted);
+        EXPECT_TRUE(std::all_of(end, values.end(), [](float x) { return std::isnan(x); }));
       };
-      EXPECT_EQ(first_rows(out.buffer), used(expected.buffer.values()));
-      EXPECT_EQ(first_rows(out.dbuffer), used(expected.dbuffer.values()));
+      expect_rows(out.buffer, used(expected.buffer.values()));
+      expect_rows(out.dbuffer, used(expected.dbuffer.values()));
       EXPECT_EQ(out.dx.values(), expected.dx.values());
       EXPECT_EQ(out.y.values(), expected.y.values());
       EXPECT_EQ(out.dweights.values(), expected.dweights.values());

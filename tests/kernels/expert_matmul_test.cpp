@@ -1,6 +1,7 @@
 #include "kernels/expert_matmul.h"
 
-#include <numeric>
+#include <algorithm>
+#include <cmath>
 
 #include "kernel_test.h"
 
@@ -127,6 +128,45 @@ void all_passes(const ExpertInputs& in, ExpertOutputs& out, const ExpertSize& si
       threads);
 }
 
+// What the kernels compute, in double.
+struct ExpertDoubles {
+  Doubles y;
+  Doubles dx;
+  Doubles dw;
+  Doubles biased;
+  Doubles dbias;
+
+  ExpertDoubles(const ExpertInputs& in, const ExpertSize& size)
+      : y(static_cast<size_t>(rows_of(size) * size.n), 0.0),
+        dx(static_cast<size_t>(rows_of(size) * size.k), 0.0),
+        dw(in.dw.size(), 0.0),
+        biased(y),
+        dbias(in.bias.size(), 0.0) {
+    for_each_product(in.counts, size, [&](int64_t row, int64_t expert, int64_t l, int64_t j) {
+      const auto x_at = static_cast<size_t>(row * size.k + l);
+      const auto w_at = static_cast<size_t>((expert * size.k + l) * size.n + j);
+      const auto y_at = static_cast<size_t>(row * size.n + j);
+      y[y_at] += static_cast<double>(in.x[x_at]) * static_cast<double>(in.w[w_at]);
+      dx[x_at] += static_cast<double>(in.dy[y_at]) * static_cast<double>(in.w[w_at]);
+      dw[w_at] += static_cast<double>(in.x[x_at]) * static_cast<double>(in.dy[y_at]);
+    });
+    for (int64_t i = 0; i < rows_of(size) * size.n; ++i) {
+      const int64_t row = i / size.n;
+      if (in_use(in.counts, size, row)) {
+        const auto dy = static_cast<double>(in.dy[static_cast<size_t>(i)]);
+        const auto at = static_cast<size_t>(row / size.capacity / size.batch * size.n + i % size.n);
+        biased[static_cast<size_t>(i)] = dy + static_cast<double>(in.bias[at]);
+        dbias[at] += dy;
+      }
+    }
+  }
+};
+
+// As in the test of matmul, the tolerance grows with the length of the sums.
+double tolerance(int64_t length) {
+  return kEpsilon * (8.0 + 2.0 * static_cast<double>(length));
+}
+
 void expect_sum(const Output& added, const Doubles& sum, const Floats& before, double tolerance,
                 const std::string& what) {
   Doubles expected = sum;
@@ -153,26 +193,12 @@ TEST(ExpertMatmul, AgreesWithDouble) {
     const ExpertInputs in(size);
     ExpertOutputs out(size, in);
     all_passes(in, out, size);
-    Doubles y(out.y.size(), 0.0);
-    Doubles dx(out.dx.size(), 0.0);
-    Doubles dw(out.dw.size(), 0.0);
-    for_each_product(in.counts, size, [&](int64_t row, int64_t expert, int64_t l, int64_t j) {
-      const auto x_at = static_cast<size_t>(row * size.k + l);
-      const auto w_at = static_cast<size_t>((expert * size.k + l) * size.n + j);
-      const auto y_at = static_cast<size_t>(row * size.n + j);
-      y[y_at] += static_cast<double>(in.x[x_at]) * static_cast<double>(in.w[w_at]);
-      dx[x_at] += static_cast<double>(in.dy[y_at]) * static_cast<double>(in.w[w_at]);
-      dw[w_at] += static_cast<double>(in.x[x_at]) * static_cast<double>(in.dy[y_at]);
-    });
-    // As in the test of matmul, the tolerance grows with the length of the sums.
-    const auto tolerance = [](int64_t length) {
-      return kEpsilon * (8.0 + 2.0 * static_cast<double>(length));
-    };
+    const ExpertDoubles expected(in, size);
     const double over_rows = tolerance(size.batch * size.capacity);
-    expect_close(out.y, y, tolerance(size.k), "y");
-    expect_close(out.dx, dx, tolerance(size.n), "dx");
-    expect_close(out.dw, dw, over_rows, "dw");
-    expect_sum(out.dw_added, dw, in.dw, over_rows, "dw accumulated");
+    expect_close(out.y, expected.y, tolerance(size.k), "y");
+    expect_close(out.dx, expected.dx, tolerance(size.n), "dx");
+    expect_close(out.dw, expected.dw, over_rows, "dw");
+    expect_sum(out.dw_added, expected.dw, in.dw, over_rows, "dw accumulated");
   }
 }
 
@@ -202,22 +228,12 @@ TEST(ExpertBias, AgreesWithDouble) {
     const ExpertInputs in(size);
     ExpertOutputs out(size, in);
     all_passes(in, out, size);
-    Doubles y(out.biased.size(), 0.0);
-    Doubles dbias(in.bias.size(), 0.0);
-    for (int64_t i = 0; i < rows_of(size) * size.n; ++i) {
-      const int64_t row = i / size.n;
-      if (in_use(in.counts, size, row)) {
-        const auto dy = static_cast<double>(in.dy[static_cast<size_t>(i)]);
-        const auto at = static_cast<size_t>(row / size.capacity / size.batch * size.n + i % size.n);
-        y[static_cast<size_t>(i)] = dy + static_cast<double>(in.bias[at]);
-        dbias[at] += dy;
-      }
-    }
+    const ExpertDoubles expected(in, size);
     const double over_rows = kEpsilon * (8.0 + static_cast<double>(size.batch * size.capacity));
-    expect_close(out.biased, y, kEpsilon, "y");
-    expect_close(out.biased_in_place, y, kEpsilon, "y in place");
-    expect_close(out.dbias, dbias, over_rows, "dbias");
-    expect_sum(out.dbias_added, dbias, in.bias, over_rows, "dbias accumulated");
+    expect_close(out.biased, expected.biased, kEpsilon, "y");
+    expect_close(out.biased_in_place, expected.biased, kEpsilon, "y in place");
+    expect_close(out.dbias, expected.dbias, over_rows, "dbias");
+    expect_sum(out.dbias_added, expected.dbias, in.bias, over_rows, "dbias accumulated");
   }
 }
 
@@ -234,54 +250,71 @@ TEST(ExpertMatmul, HasTheSameBitsForAnyTeam) {
   }
 }
 
-// The rows of [experts, batch, capacity, width] that are in use, one after the other.
-Floats packed(const Floats& buffer, const Ints& counts, const ExpertSize& size, int64_t width) {
-  Floats rows;
+// Returns the rows of [experts, batch, capacity, width] that are in use, one after the other, and
+// NaN in the room behind them.
+template <typename Rows>
+Rows packed(const Rows& buffer, const Ints& counts, const ExpertSize& size, int64_t width) {
+  Rows rows(buffer.size(), typename Rows::value_type{kNan});
+  auto to = rows.begin();
   for (int64_t row = 0; row < rows_of(size); ++row) {
     if (in_use(counts, size, row)) {
-      rows.insert(rows.end(), buffer.begin() + row * width, buffer.begin() + (row + 1) * width);
+      to = std::copy_n(buffer.begin() + row * width, width, to);
     }
   }
   return rows;
 }
 
+struct PackedInputs : ExpertInputs {
+  ExpertSize size;
+
+  PackedInputs(const ExpertInputs& in, const ExpertSize& slots) : ExpertInputs(in), size(slots) {
+    x = packed(in.x, in.counts, slots, slots.k);
+    dy = packed(in.dy, in.counts, slots, slots.n);
+    dy_of_bias = packed(in.dy_of_bias, in.counts, slots, slots.n);
+    size.packed = true;
+    size.rows = rows_of(slots);
+  }
+};
+
+// Packed rows have what the slots in use have; the room behind them is neither read nor written.
 TEST(ExpertMatmul, PackedRowsAreTheUsedSlots) {
-  constexpr double kTolerance = 1e-5;
   for (const ExpertSize& slots : kSizes) {
     SCOPED_TRACE(::testing::Message() << slots.experts << "x" << slots.batch << "x"
                                       << slots.capacity << " " << slots.k << " " << slots.n);
     const ExpertInputs in(slots);
-    ExpertOutputs expected(slots, in);
-    all_passes(in, expected, slots);
-
-    const auto used = [&](const Floats& of, int64_t width) {
-      return packed(of, in.counts, slots, width);
-    };
-    ExpertInputs rows = in;
-    rows.x = used(in.x, slots.k);
-    rows.dy = used(in.dy, slots.n);
-    rows.dy_of_bias = used(in.dy_of_bias, slots.n);
-    ExpertSize size = slots;
-    size.packed = true;
-    size.rows = std::accumulate(in.counts.begin(), in.counts.end(), int64_t{0});
-    ExpertOutputs out(size, rows);
-    all_passes(rows, out, size);
-    const auto expect_rows = [&](const Output& found, const Output& wanted, int64_t width) {
-      const Floats all = used(wanted.values(), width);
+    const ExpertDoubles expected(in, slots);
+    const PackedInputs rows(in, slots);
+    ExpertOutputs out(slots, rows);
+    all_passes(rows, out, rows.size);
+    const auto expect_rows = [&](const Output& found, const Doubles& of_slots, int64_t width,
+                                 double most, const std::string& what) {
+      const Doubles wanted = packed(of_slots, in.counts, slots, width);
+      const auto end = std::ranges::find_if(wanted, [](double x) { return std::isnan(x); });
       const auto values = found.values();
-      const Floats first(values.begin(), values.begin() + static_cast<int64_t>(all.size()));
-      expect_close(first, to_doubles(all), kTolerance, "rows");
+      const auto used = values.begin() + (end - wanted.begin());
+      expect_close(Floats(values.begin(), used), Doubles(wanted.begin(), end), most, what);
+      EXPECT_TRUE(std::all_of(used, values.end(), [](float x) { return std::isnan(x); })) << what;
     };
-    expect_rows(out.y, expected.y, slots.n);
-    expect_rows(out.dx, expected.dx, slots.k);
-    expect_rows(out.biased, expected.biased, slots.n);
-    expect_rows(out.biased_in_place, expected.biased_in_place, slots.n);
-    expect_close(out.dw.values(), to_doubles(expected.dw.values()), kTolerance, "out.dw");
-    expect_close(out.dw_added.values(), to_doubles(expected.dw_added.values()), kTolerance,
-                 "out.dw_added");
-    expect_close(out.dbias.values(), to_doubles(expected.dbias.values()), kTolerance, "out.dbias");
-    expect_close(out.dbias_added.values(), to_doubles(expected.dbias_added.values()), kTolerance,
-                 "out.dbias_added");
+    expect_rows(out.y, expected.y, slots.n, tolerance(slots.k), "y");
+    expect_rows(out.dx, expected.dx, slots.k, tolerance(slots.n), "dx");
+    expect_rows(out.biased, expected.biased, slots.n, kEpsilon, "biased");
+    expect_rows(out.biased_in_place, expected.biased, slots.n, kEpsilon, "biased in place");
+    const double over_rows = tolerance(slots.batch * slots.capacity);
+    expect_close(out.dw, expected.dw, over_rows, "dw");
+    expect_sum(out.dw_added, expected.dw, in.dw, over_rows, "dw accumulated");
+    expect_close(out.dbias, expected.dbias, over_rows, "dbias");
+    expect_sum(out.dbias_added, expected.dbias, in.bias, over_rows, "dbias accumulated");
+  }
+}
+
+TEST(ExpertMatmul, PackedRowsHaveTheSameBitsForAnyTeam) {
+  for (const ExpertSize& slots : {ExpertSize{4, 3, 37, 33, 130}, {3, 2, 300, 65, 37}}) {
+    const PackedInputs in(ExpertInputs(slots), slots);
+    expect_same_bits([&](int threads) {
+      ExpertOutputs out(slots, in);
+      all_passes(in, out, in.size, threads);
+      return all_of(out.y, out.dx, out.biased, out.dw, out.dw_added, out.dbias, out.dbias_added);
+    });
   }
 }
 

@@ -1,5 +1,7 @@
 // Products of 16 bits at sizes of several tiles and pieces; on CPUs by the CPU's bf16 instructions
 // and as f32.
+#include <numeric>
+
 #include "kernels/arithmetic.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/matmul.h"
@@ -71,52 +73,71 @@ TYPED_TEST(HalfProducts, HaveTheSameBitsForAnyTeam) {
   }
 }
 
+// Rows of experts in slots and packed; whole vectors and odd edges; several tiles and pieces.
+constexpr ExpertSize kExpertSizes[] = {
+    {.experts = 3, .batch = 4, .capacity = 90, .k = 70, .n = 210},
+    {.experts = 3, .batch = 4, .capacity = 90, .k = 70, .n = 210, .packed = true, .rows = 460},
+    {.experts = 3, .batch = 4, .capacity = 90, .k = 136, .n = 264, .packed = true, .rows = 448},
+    {.experts = 3, .batch = 4, .capacity = 90, .k = 264, .n = 8, .packed = true, .rows = 512}};
+
 TYPED_TEST(HalfProducts, OfExpertsAgreeWithThoseOfFloats) {
   using Element = typename TypeParam::Element;
-  const ExpertSize size = {.experts = 3, .batch = 4, .capacity = 90, .k = 70, .n = 210};
   const Ints counts = {90, 80, 0, 7, 0, 0, 0, 0, 1, 90, 90, 90};
-  const int64_t rows = size.experts * size.batch * size.capacity;
-  const auto rows_in_use = [&](const char* purpose, int64_t width) {
-    Floats values = random_floats(purpose, rows * width);
-    for (int64_t row = 0; row < rows; ++row) {
-      if (row % size.capacity >= counts[static_cast<size_t>(row / size.capacity)]) {
-        std::fill_n(values.begin() + row * width, width, 0.0F);
+  const int64_t used = std::accumulate(counts.begin(), counts.end(), int64_t{0});
+  for (const ExpertSize& size : kExpertSizes) {
+    SCOPED_TRACE(::testing::Message() << size.k << " " << size.n << " " << size.packed);
+    const int64_t rows = size.packed ? size.rows : size.experts * size.batch * size.capacity;
+    const auto in_use = [&](int64_t row) {
+      return size.packed ? row < used
+                         : row % size.capacity < counts[static_cast<size_t>(row / size.capacity)];
+    };
+    const auto rows_in_use = [&](const char* purpose, int64_t width) {
+      Floats values = random_floats(purpose, rows * width);
+      for (int64_t row = 0; row < rows; ++row) {
+        if (!in_use(row)) {
+          std::fill_n(values.begin() + row * width, width, size.packed ? kNan : 0.0F);
+        }
       }
-    }
-    return Numbers<Element>(values);
-  };
-  const Numbers<Element> x = rows_in_use("x", size.k);
-  const Numbers<Element> dy = rows_in_use("dy", size.n);
-  const Numbers<Element> w(random_floats("w", size.experts * size.k * size.n));
-  GuardedOutput<Element> y(rows * size.n);
-  GuardedOutput<Element> dx(rows * size.k);
-  Output wide_y(rows * size.n);
-  Output wide_dx(rows * size.k);
-  Results<float> dw(size.experts * size.k * size.n);
-  run([&](Stream& s) {
-    expert_matmul(s, x.narrow.data(), w.narrow.data(), counts.data(), y.data(), size);
-    expert_matmul(s, x.wide.data(), w.wide.data(), counts.data(), wide_y.data(), size);
-    expert_matmul_backward_input(s, dy.narrow.data(), w.narrow.data(), counts.data(), dx.data(),
-                                 size);
-    expert_matmul_backward_input(s, dy.wide.data(), w.wide.data(), counts.data(), wide_dx.data(),
-                                 size);
-    expert_matmul_backward_weight<Element>(
-        s, {x.narrow.data(), dy.narrow.data(), counts.data(), dw.narrow.data(), size, false});
-    expert_matmul_backward_weight<float>(
-        s, {x.wide.data(), dy.wide.data(), counts.data(), dw.wide.data(), size, false});
-  });
-  const auto expect_rounded = [&](const GuardedOutput<Element>& narrow, const Output& wide,
-                                  double slack) {
-    for (size_t i = 0; i < wide.size(); ++i) {
-      const double value = static_cast<double>(wide[i]);
-      ASSERT_NEAR(static_cast<double>(float{narrow[i]}), value,
-                  Rounding<Element>::kRelative * (std::abs(value) + slack) + slack)
-          << "at " << i;
-    }
-  };
-  expect_rounded(y, wide_y, slack_of_product(size.k));
-  expect_rounded(dx, wide_dx, slack_of_product(size.n));
-  expect_close(dw.narrow, to_doubles(dw.wide.values()), slack_of_product(360), "dw");
+      return Numbers<Element>(values);
+    };
+    const Numbers<Element> x = rows_in_use("x", size.k);
+    const Numbers<Element> dy = rows_in_use("dy", size.n);
+    const Numbers<Element> w(random_floats("w", size.experts * size.k * size.n));
+    GuardedOutput<Element> y(rows * size.n);
+    GuardedOutput<Element> dx(rows * size.k);
+    Output wide_y(rows * size.n);
+    Output wide_dx(rows * size.k);
+    const int64_t weights = size.experts * size.k * size.n;
+    auto dw = size.packed ? Results<float>(random_floats("dw", weights)) : Results<float>(weights);
+    run([&](Stream& s) {
+      expert_matmul(s, x.narrow.data(), w.narrow.data(), counts.data(), y.data(), size);
+      expert_matmul(s, x.wide.data(), w.wide.data(), counts.data(), wide_y.data(), size);
+      expert_matmul_backward_input(s, dy.narrow.data(), w.narrow.data(), counts.data(), dx.data(),
+                                   size);
+      expert_matmul_backward_input(s, dy.wide.data(), w.wide.data(), counts.data(), wide_dx.data(),
+                                   size);
+      expert_matmul_backward_weight<Element>(s, {x.narrow.data(), dy.narrow.data(), counts.data(),
+                                                 dw.narrow.data(), size, size.packed});
+      expert_matmul_backward_weight<float>(
+          s, {x.wide.data(), dy.wide.data(), counts.data(), dw.wide.data(), size, size.packed});
+    });
+    const auto expect_rounded = [&](const GuardedOutput<Element>& narrow, const Output& wide,
+                                    int64_t width, double slack) {
+      for (size_t i = 0; i < wide.size(); ++i) {
+        const double value = static_cast<double>(wide[i]);
+        const double found = static_cast<double>(float{narrow[i]});
+        if (size.packed && !in_use(static_cast<int64_t>(i) / width)) {
+          ASSERT_TRUE(std::isnan(value) && std::isnan(found)) << "written at " << i;
+          continue;
+        }
+        ASSERT_NEAR(found, value, Rounding<Element>::kRelative * (std::abs(value) + slack) + slack)
+            << "at " << i;
+      }
+    };
+    expect_rounded(y, wide_y, size.n, slack_of_product(size.k));
+    expect_rounded(dx, wide_dx, size.k, slack_of_product(size.n));
+    expect_close(dw.narrow, to_doubles(dw.wide.values()), slack_of_product(360), "dw");
+  }
 }
 
 TEST(Arithmetic, TakesInstructionsThatAreThere) {

@@ -205,6 +205,37 @@ TEST(ByAxes, DivisionsStandForAllWays) {
   }
 }
 
+// Rules of a problem with shares take them, where they cut anything; a hint stays as it is.
+TEST(ByAxes, RulesTakeTheSharesOfTheProblem) {
+  Setting setting = axes_of_two(3, 2);
+  setting.mesh[0].shares = {{2, 1}};
+  const Graph graph = setting.graph();
+  std::vector<ShareNumber> shares(setting.mesh.size());
+  shares[0] = ShareNumber::of(1);
+  for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
+    const auto equal = op_strategies_of(graph, op, setting.mesh, nullptr, false);
+    const auto unequal = op_strategies_of(graph, op, setting.mesh, nullptr, false, shares);
+    ASSERT_EQ(unequal.size(), equal.size());
+    for (size_t s = 0; s < equal.size(); ++s) {
+      const std::vector<Rule>& rules = unequal[s].rules;
+      const bool cuts = takes_share(equal[s].rules[0], setting.mesh[0], shares[0]);
+      EXPECT_EQ(rules[0], cuts ? with_share(equal[s].rules[0], setting.mesh[0], shares[0])
+                               : equal[s].rules[0]);
+      EXPECT_EQ(rules[1], equal[s].rules[1]);
+    }
+    OperationHint hint{.rules = std::vector<std::optional<Rule>>(setting.mesh.size())};
+    hint.rules[0] = equal.back().rules[0];
+    for (const OpStrategy& hinted :
+         op_strategies_of(graph, op, setting.mesh, &hint, false, shares)) {
+      EXPECT_EQ(hinted.rules[0], equal.back().rules[0]);
+    }
+    for (const OpStrategy& near :
+         op_strategies_near(graph, op, setting.mesh, nullptr, unequal, 9, shares)) {
+      EXPECT_NE(std::ranges::find(unequal, near.rules, &OpStrategy::rules), unequal.end());
+    }
+  }
+}
+
 TEST(ByAxes, ThreeAxes) {
   Setting setting = small_setting(4);
   setting.mesh = {{"node", 2}, {"board", 2}, {"core", 2}};

@@ -69,6 +69,36 @@ TEST(ReshardCosts, OfEveryReshardAreItsOwn) {
   EXPECT_GT(different, 500);  // of 4,800
 }
 
+// Parts in proportion to the paces take all ranks equally long. Equal parts, and copies of the
+// whole, take as long as on the slowest rank.
+TEST(ReshardCosts, OfOperationsAreThoseOfTheirRanks) {
+  const Mesh mesh = {{"ranks", 3, {{4, 2, 1}}}};
+  const CostModel model(roofline_profile(
+      mesh,
+      {.flops = 1e12, .memory_bandwidth = 1e9, .links = {{.bandwidth = 1e9, .latency_s = 5e-6}}}));
+  const RankCosts ranks = RankCosts(model).slower({1.0, 2.0, 4.0});
+  const auto seconds = [&](const Placement& placement, const RankCosts* of_ranks) {
+    const Value rows{.dtype = DType::f32, .shape = {84, 1000}, .layout = {placement}};
+    const Program program{.mesh = with_equal_shares(mesh), .values = {rows, rows}};
+    const Instruction relu{.opcode = Opcode::relu, .inputs = {0}, .outputs = {1}};
+    return ReshardCosts(mesh, model, of_ranks).operation_s(program, relu);
+  };
+  const Placement unequal = Placement::shard(0, ShareNumber::of(1));
+  const double row_s = seconds(Placement::replicate(), nullptr) / 84;
+  EXPECT_NEAR(seconds(unequal, &ranks), 48 * row_s, 1e-9 * row_s);
+  EXPECT_NEAR(seconds(Placement::shard(0), &ranks), 4 * 28 * row_s, 1e-9 * row_s);
+  EXPECT_NEAR(seconds(Placement::replicate(), &ranks), 4 * 84 * row_s, 1e-9 * row_s);
+  EXPECT_NEAR(seconds(unequal, nullptr), 48 * row_s, 1e-9 * row_s);
+  EXPECT_NEAR(seconds(Placement::shard(0), nullptr), 28 * row_s, 1e-9 * row_s);
+
+  const Mesh alike = {{"ranks", 3}};  // without shares, the first rank stands for all parts
+  const Value rows{.dtype = DType::f32, .shape = {84, 1000}, .layout = {Placement::shard(0)}};
+  const Program program{.mesh = alike, .values = {rows, rows}};
+  const Instruction relu{.opcode = Opcode::relu, .inputs = {0}, .outputs = {1}};
+  EXPECT_NEAR(ReshardCosts(alike, model, &ranks).operation_s(program, relu), 4 * 28 * row_s,
+              1e-9 * row_s);
+}
+
 // A sum of gradients counts as in a program: by duration_of(), and what both streams wait.
 TEST(ReshardCosts, OfRoundedSumsAreThoseOfTheirInstructions) {
   const Mesh mesh = {{"node", 2}, {"gpu", 4}};

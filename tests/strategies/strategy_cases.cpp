@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
+#include <numeric>
 #include <span>
 
 #include "core/images.h"
@@ -17,6 +18,7 @@
 #include "search/named/named_strategies.h"
 #include "search/named/pipeline.h"
 #include "search/new_shares.h"
+#include "sharding/with_shares.h"
 
 namespace hidup {
 namespace {
@@ -309,6 +311,28 @@ void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& r
   }
 }
 
+namespace {
+
+// Tokens, features and state have shares of their own, one of them equal.
+void expect_equal_under_several_shares(const Graph& graph, const ShortRun& expected,
+                                       const TriedRanks& ranks) {
+  const auto size = static_cast<size_t>(ranks.size);
+  Share rising(size);
+  std::iota(rising.begin(), rising.end(), 1);
+  const Share falling(rising.rbegin(), rising.rend());
+  const Share equal(size, 1);
+  for (const char* name : {"zero1", "megatron", "megatron-sp", "ep-deepspeed"}) {
+    for (const Shares& shares : {Shares{rising, falling, equal}, Shares{equal, rising, falling},
+                                 Shares{falling, equal, rising}}) {
+      const Strategy named = named_strategy(name, graph, strategy_mesh(ranks.size, 0));
+      expect_equal(graph, with_shares(graph, named, 0, shares), expected, ranks,
+                   std::string("several shares of ") + name);
+    }
+  }
+}
+
+}  // namespace
+
 void expect_equal_under_found_shares(const Graph& graph, const TriedRanks& ranks) {
   const ShortRun expected = run_alone(graph, kStrategySteps, kStrategyVocab);
   Mesh mesh = strategy_mesh(ranks.size, 0);
@@ -329,6 +353,7 @@ void expect_equal_under_found_shares(const Graph& graph, const TriedRanks& ranks
     expect_equal(graph, strategy, expected, ranks, name);
   }
   EXPECT_GE(unequal, 2) << "few sequences may leave nothing to gain";
+  expect_equal_under_several_shares(graph, expected, ranks);
 }
 
 void expect_equal_under_pipelines(const Graph& graph, const TriedRanks& ranks) {

@@ -84,14 +84,23 @@ TEST(Report, HowFarThePredictionWasOff) {
   EXPECT_THAT(summary(0.75), HasSubstr(" (50.0 % more than measured)\n"));
 }
 
-// A warning comes once, when over a tenth is dropped in 20 steps, and a line in the summary.
-TEST(Report, WhatExpertsDrop) {
-  const auto end_of_run = [](int64_t dropped, int64_t steps) {
-    Report report(steps, {.count = 64}, -1.0, {});
+std::vector<int64_t> together(std::vector<int64_t> a, const std::vector<int64_t>& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A warning comes once, when over a tenth is dropped in 20 steps or a layer is too uneven, and a
+// line per layer in the summary.
+TEST(Report, LoadsOfExperts) {
+  const auto end_of_run = [](int64_t dropped, int64_t steps,
+                             const ExpertExpectation& expected = {}) {
+    Report report(steps, {.count = 64}, -1.0, {}, std::nullopt, std::nullopt, expected);
     testing::internal::CaptureStderr();
     const std::string text = printed([&] {
       for (int64_t step = 1; step <= steps; ++step) {
-        report.experts({.chosen = 1000, .dropped = step <= 5 ? 500 : dropped});
+        const std::vector<int64_t> tokens = {700, 200, 100, 0, 250, 250, 250, 250};
+        const std::vector<int64_t> of_layer = {dropped > 0 && step <= 5 ? 500 : dropped, 0, 0, 0};
+        report.experts().step(tokens, together(of_layer, of_layer), 2);
         report.step(step, {.loss = 2.0}, 0.01, {});
       }
       report.summary({}, std::nullopt, std::nullopt, "run.h5", "");
@@ -99,13 +108,24 @@ TEST(Report, WhatExpertsDrop) {
     return std::pair(text, testing::internal::GetCapturedStderr());
   };
   const auto [text, warnings] = end_of_run(588, 60);
-  EXPECT_THAT(text, HasSubstr("\nexperts 58.8 % of their tokens dropped over the last 20 steps\n"));
+  EXPECT_THAT(text, HasSubstr("\nexperts of MoE layer 0: the largest load is 2.80 times the mean, "
+                              "median 0.80, 95 % 2.80; idle 1.0; dropped 58.8 %\n"
+                              "experts of MoE layer 1: the largest load is 1.00 times the mean, "
+                              "median 1.00, 95 % 1.00; idle 0.0; dropped 58.8 %\n"));
   EXPECT_EQ(warnings,
             "hidup: warning: the experts drop 56.6 % of their tokens, which find no slot: a "
-            "larger model.moe.capacity_factor or model.moe.balance_loss keeps more of them\n");
+            "larger model.moe.capacity_factor or model.moe.balance_loss keeps more of them, and "
+            "model.moe.capacity_factor none keeps all\n");
   EXPECT_EQ(end_of_run(588, 19).second, "") << "it may pass";
   EXPECT_EQ(end_of_run(0, 19).second, "");
-  EXPECT_THAT(end_of_run(0, 60).first, HasSubstr("\nexperts 0.0 % of their tokens dropped "));
+  const auto [uneven, warned] = end_of_run(0, 60, {.warn_imbalance = 2.5, .largest = {1.5, 1.25}});
+  EXPECT_THAT(uneven, HasSubstr("2.80 times the mean (expected 1.50)"));
+  EXPECT_THAT(uneven, HasSubstr("1.00 times the mean (expected 1.25)"));
+  EXPECT_EQ(warned,
+            "hidup: warning: experts of MoE layer 0: the largest load is 2.80 times the mean "
+            "(expected 1.50), median 0.80, 95 % 2.80; idle 1.0; dropped 0.0 % "
+            "(model.moe.warn_imbalance 2.5)\n");
+  EXPECT_EQ(end_of_run(0, 60, {.warn_imbalance = 2.9}).second, "");
   Report dense(1, {.count = 64}, -1.0, {});
   EXPECT_THAT(printed([&] { dense.summary({}, std::nullopt, std::nullopt, "run.h5", ""); }),
               Not(HasSubstr("experts")));

@@ -106,7 +106,7 @@ Strategy RulesByName::with_paces(Strategy strategy,
       weights.push_back(std::max<int64_t>(1, std::llround(kParts * pace / fastest)));
     }
     weights = reduced(std::move(weights));
-    strategy = with_shares(graph_, std::move(strategy), axis, weights, weights);
+    strategy = with_shares(graph_, std::move(strategy), axis, {weights, weights, weights});
   }
   return strategy;
 }

@@ -80,6 +80,7 @@ class Builder {
         same_rules_(options.same_rules),
         near_(options.near),
         most_near_(options.most_near),
+        shares_(options.shares),
         hints_(options.hints != nullptr ? *options.hints : kNoHints),
         storages_(graph, mesh, hints_, options.storages),
         reads_(backward_reads(graph)),
@@ -195,14 +196,14 @@ class Builder {
   std::vector<OpStrategy> op_strategies_of_kind(const std::vector<OpId>& ops) const {
     const OperationHint* hint = hints_.of_operation(ops[0]);
     if (near_ == nullptr) {
-      return op_strategies_of(graph_, ops[0], mesh_, hint, same_rules_);
+      return op_strategies_of(graph_, ops[0], mesh_, hint, same_rules_, shares_);
     }
     std::vector<OpStrategy> known;
     known.reserve(ops.size());
     for (const OpId op : ops) {
       known.push_back(near_->ops[index(op)]);
     }
-    return op_strategies_near(graph_, ops[0], mesh_, hint, known, most_near_);
+    return op_strategies_near(graph_, ops[0], mesh_, hint, known, most_near_, shares_);
   }
 
   // Returns true where no plan is faster with the strategy than with another of these, because the
@@ -330,6 +331,7 @@ class Builder {
   bool same_rules_;
   const Strategy* near_;
   size_t most_near_;
+  const std::vector<ShareNumber> shares_;
   const Hints& hints_;
   const Storages storages_;
   BuiltProblem built_;

@@ -33,6 +33,8 @@ struct BuildOptions {
   // Not null: operations follow this strategy, which meets the hints, or change one rule on one
   // axis. Operations with shared choices have those near any of them (op_strategies_near()).
   const Strategy* near = nullptr;
+  // By axis, the share of all rules that no hint gives; empty: equal parts.
+  std::vector<ShareNumber> shares = {};
   // See RuleCosts(); null: a new one.
   std::shared_ptr<const ReshardCosts> reshards = nullptr;
   // The most changed strategies per operation. 16 and 128 agree within 0.1 %; 128 takes 10 %

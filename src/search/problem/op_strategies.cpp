@@ -10,13 +10,20 @@ namespace {
 
 // Returns the allowed rules of every axis.
 std::vector<std::vector<Rule>> rules_per_axis(const std::vector<Rule>& rules, const Mesh& mesh,
-                                              const OperationHint* hint) {
+                                              const OperationHint* hint,
+                                              const std::vector<ShareNumber>& shares = {}) {
   std::vector<std::vector<Rule>> allowed(mesh.size(), rules);
   for (size_t axis = 0; axis < mesh.size(); ++axis) {
     if (hint != nullptr && hint->rules[axis]) {
       allowed[axis] = {*hint->rules[axis]};
     } else if (mesh[axis].size == 1) {
       allowed[axis].resize(1);
+    } else if (!shares.empty()) {
+      for (Rule& rule : allowed[axis]) {
+        rule = takes_share(rule, mesh[axis], shares[axis])
+                   ? with_share(std::move(rule), mesh[axis], shares[axis])
+                   : std::move(rule);
+      }
     }
   }
   return allowed;
@@ -105,15 +112,17 @@ std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& me
 }
 
 std::vector<OpStrategy> op_strategies_of(const Graph& graph, OpId op, const Mesh& mesh,
-                                         const OperationHint* hint, bool same_rules) {
-  const auto allowed = rules_per_axis(rules_of(graph, op), mesh, hint);
+                                         const OperationHint* hint, bool same_rules,
+                                         const std::vector<ShareNumber>& shares) {
+  const auto allowed = rules_per_axis(rules_of(graph, op), mesh, hint, shares);
   return same_rules ? same_on_all_axes(allowed) : all_combinations(allowed);
 }
 
 std::vector<OpStrategy> op_strategies_near(const Graph& graph, OpId op, const Mesh& mesh,
                                            const OperationHint* hint,
-                                           const std::vector<OpStrategy>& known, size_t most) {
-  const auto allowed = rules_per_axis(rules_of(graph, op), mesh, hint);
+                                           const std::vector<OpStrategy>& known, size_t most,
+                                           const std::vector<ShareNumber>& shares) {
+  const auto allowed = rules_per_axis(rules_of(graph, op), mesh, hint, shares);
   std::vector<OpStrategy> near;
   const auto add = [&near](const OpStrategy& op_strategy) {
     if (std::ranges::find(near, op_strategy.rules, &OpStrategy::rules) == near.end()) {

@@ -10,14 +10,17 @@ namespace hidup {
 
 // Returns all combinations of a rule per axis; with same_rules, only those of one rule on all axes.
 // A hint (or null) fixes the axes that it names; an axis of one rank has the first rule only.
+// `shares`: by axis, the share of the other rules; empty: equal parts.
 std::vector<OpStrategy> op_strategies_of(const Graph& graph, OpId op, const Mesh& mesh,
-                                         const OperationHint* hint, bool same_rules);
+                                         const OperationHint* hint, bool same_rules,
+                                         const std::vector<ShareNumber>& shares = {});
 
 // Returns the known strategies that meet the hint, then at most `most` others that differ from one
 // of them on one axis, in order; all different.
 std::vector<OpStrategy> op_strategies_near(const Graph& graph, OpId op, const Mesh& mesh,
                                            const OperationHint* hint,
-                                           const std::vector<OpStrategy>& known, size_t most);
+                                           const std::vector<OpStrategy>& known, size_t most,
+                                           const std::vector<ShareNumber>& shares = {});
 
 // Returns the largest number of strategies of any operation, without rules that gather factors: few
 // of these can pay (factors.h).

@@ -1,6 +1,7 @@
 #include "search/problem/reshard_costs.h"
 
 #include <algorithm>
+#include <set>
 
 #include "program/message_parts.h"
 #include "program/packing.h"
@@ -34,6 +35,18 @@ MapKey key_of(const Value& value, const Sending& how) {
   return key;
 }
 
+// Returns ranks among which each part and, given costs, each class of ranks occurs.
+std::vector<int64_t> ranks_to_cost(const Mesh& mesh, const RankCosts* of_ranks) {
+  std::vector<int64_t> ranks = distinct_ranks(mesh);
+  std::set<size_t> classes;
+  for (int64_t rank = 0; of_ranks != nullptr && rank < ranks_of(mesh); ++rank) {
+    if (classes.insert(of_ranks->class_of(rank)).second && !std::ranges::count(ranks, rank)) {
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
 }  // namespace
 
 Value grown_to(Value value, double bytes) {
@@ -45,8 +58,11 @@ Value grown_to(Value value, double bytes) {
   return value;
 }
 
-ReshardCosts::ReshardCosts(const Mesh& mesh, const CostModel& costs)
-    : mesh_(with_equal_shares(mesh)), ranks_(distinct_ranks(mesh)), costs_(costs) {}
+ReshardCosts::ReshardCosts(const Mesh& mesh, const CostModel& costs, const RankCosts* of_ranks)
+    : mesh_(with_equal_shares(mesh)),
+      ranks_(ranks_to_cost(mesh, of_ranks)),
+      costs_(costs),
+      of_ranks_(of_ranks) {}
 
 template <typename Cost>
 Reshard ReshardCosts::once(const MapKey& key, Cost cost) const {
@@ -123,7 +139,8 @@ Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, const Se
 
 double ReshardCosts::operation_s(const Program& program, const Instruction& instruction) const {
   return largest([&](int64_t rank) {
-    return costs_.operation(instruction.opcode, work_of(program, instruction, rank));
+    const CostModel& costs = of_ranks_ != nullptr ? of_ranks_->of(rank) : costs_;
+    return costs.operation(instruction.opcode, work_of(program, instruction, rank));
   });
 }
 

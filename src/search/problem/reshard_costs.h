@@ -11,6 +11,7 @@
 
 #include "core/key.h"
 #include "cost/cost_model.h"
+#include "cost/rank_costs.h"
 #include "program/lower.h"
 #include "program/program.h"
 #include "search/problem/problem.h"
@@ -24,8 +25,9 @@ Value grown_to(Value value, double bytes);
 // Costs reshards and operations; thread-safe.
 class ReshardCosts {
  public:
-  // The cost model must outlive the object.
-  ReshardCosts(const Mesh& mesh, const CostModel& costs);
+  // `of_ranks`: the costs of operations on every rank; null: those of `costs`. Both must outlive
+  // the object.
+  ReshardCosts(const Mesh& mesh, const CostModel& costs, const RankCosts* of_ranks = nullptr);
 
   const CostModel& model() const { return costs_; }
 
@@ -55,8 +57,9 @@ class ReshardCosts {
                   const Sending& how) const;
 
   const Mesh mesh_;
-  const std::vector<int64_t> ranks_;  // include one with the largest parts
+  const std::vector<int64_t> ranks_;  // include one with the largest parts, and one of each class
   const CostModel& costs_;
+  const RankCosts* of_ranks_;
   mutable std::mutex mutex_;  // guards known_
   mutable std::unordered_map<std::string, Reshard> known_;
 };

@@ -81,7 +81,7 @@ class Measured {
   std::vector<RankLoad> with(const Share& compute, const Share& state) const {
     std::vector<RankLoad> loads(classes_.size());
     for (const StrategyParts::Part& part : parts_.parts) {
-      Strategy strategy = with_shares(*part.graph, part.strategy, axis_, compute, state);
+      Strategy strategy = with_shares(*part.graph, part.strategy, axis_, {compute, compute, state});
       strategy.routes.clear();
       strategy.algorithms.clear();
       const ReshardCosts reshards(strategy.mesh, routes_);

@@ -74,7 +74,7 @@ OPERATIONS = {
     "bias_backward": elements(
         2, 0, "bias: partials_kernel<T>", few=("common: add_partials_kernel",)),
     "squared_norm": elements(4, 0, "norm: squares_kernel", few=("norm: total_kernel",)),
-    "expert_bias_backward": elements(2, 0, "expert_bias: backward_kernel<T>"),
+    "expert_bias_backward": elements(2, 0, "expert_bias: backward_kernel<T, false>"),
     # Elements
     "add": elements(4, 2, "common: map_kernel<Sum, T>"),
     "relu": elements(2, 2, "activations: map_kernel<Relu, T>"),
@@ -110,13 +110,13 @@ OPERATIONS = {
     "expert_counts": Operation("4 x entries / B", ("route: counts_kernel",)),
     "expert_load": Operation("4 x entries / B", ("route: load_kernel",)),
     "dispatch": Operation("2 x (tokens + slots) x width / B", (
-        "dispatch: find_kernel", "dispatch: dispatch_kernel<T>")),
+        "dispatch: find_kernel<false>", "dispatch: dispatch_kernel<T>")),
     "dispatch_backward": Operation("2 x (tokens + slots) x width / B", (
         "dispatch: sum_rows_kernel<T>",)),
     "expert_bias": elements(2, 2, "expert_bias: forward_kernel<T>"),
     "combine": Operation("2 x (tokens + slots) x width / B", ("dispatch: sum_rows_kernel<T>",)),
     "combine_backward": Operation("2 x (tokens + 2 slots) x width / B", (
-        "dispatch: find_kernel", "dispatch: combine_backward_kernel<T>")),
+        "dispatch: find_kernel<false>", "dispatch: combine_backward_kernel<T>")),
 }
 
 # Operations with the same parts as another one.
