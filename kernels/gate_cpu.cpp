@@ -5,6 +5,7 @@
 
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_team.h"
+#include "kernels/gate_math.h"
 #include "kernels/preconditions.h"
 #include "kernels/routing.h"
 
@@ -18,6 +19,8 @@ struct Token {
       : x(logits + index * gate.experts), entries(routing + index * gate.choices), size(gate) {}
 
   int64_t expert(int64_t c) const { return expert_of(entries[c], size.capacity); }
+  float logit(int64_t c) const { return float{x[expert(c)]}; }
+  float score(int64_t c) const { return log_score(logit(c), size.sigmoid); }
 
   const Element* x;
   const int32_t* entries;
@@ -35,17 +38,26 @@ void probabilities(const Token<Element>& token, float* weights) {
   }
 }
 
+// weights[c] = sigmoid(x[e_c])
+template <typename Element>
+void sigmoids(const Token<Element>& token, float* weights) {
+  for (int64_t c = 0; c < token.size.choices; ++c) {
+    weights[c] = sigmoid_of(token.logit(c));
+  }
+}
+
 // Computes p[e_c] / (p[e_0] + p[e_1] + ...), in which the other experts cancel.
 template <typename Element>
 void normalized(const Token<Element>& token, float* weights) {
   const int64_t choices = token.size.choices;
-  float largest = token.x[token.expert(0)];
+  float largest = weights[0] = token.score(0);
   for (int64_t c = 1; c < choices; ++c) {
-    largest = std::max(largest, float{token.x[token.expert(c)]});
+    weights[c] = token.score(c);
+    largest = std::max(largest, weights[c]);
   }
   float sum = 0.0F;
   for (int64_t c = 0; c < choices; ++c) {
-    weights[c] = fast_exp(token.x[token.expert(c)] - largest);
+    weights[c] = fast_exp(weights[c] - largest);
     sum += weights[c];
   }
   for (int64_t c = 0; c < choices; ++c) {
@@ -65,7 +77,7 @@ void probabilities_backward(const Token<Element>& token, const float* dweights, 
   float* shares = scratch(memory, token.size.choices);
   float total = 0.0F;
   for (int64_t c = 0; c < token.size.choices; ++c) {
-    shares[c] = dweights[c] * dx[token.expert(c)] * factor;
+    shares[c] = token.size.scale * dweights[c] * dx[token.expert(c)] * factor;
     total += shares[c];
   }
 #pragma omp simd
@@ -77,8 +89,19 @@ void probabilities_backward(const Token<Element>& token, const float* dweights, 
   }
 }
 
-// dx[e_c] = the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]): differences, because the
-// weights' common part cancels. Adds up the choices of an expert that is chosen several times.
+// dx[e_c] = dweights[c] * p[e_c] * (1 - p[e_c])
+template <typename Element>
+void sigmoids_backward(const Token<Element>& token, const float* dweights, float* dx) {
+  std::fill_n(dx, token.size.experts, 0.0F);
+  for (int64_t c = 0; c < token.size.choices; ++c) {
+    const float x = token.logit(c);
+    dx[token.expert(c)] += token.size.scale * dweights[c] * sigmoid_of(x) * sigmoid_of(-x);
+  }
+}
+
+// dx[e_c] = the score's slope times the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]):
+// differences, because the weights' common part cancels. Adds up the choices of an expert that is
+// chosen several times.
 template <typename Element>
 void normalized_backward(const Token<Element>& token, const float* dweights, float* dx) {
   thread_local std::vector<float> memory;
@@ -90,7 +113,8 @@ void normalized_backward(const Token<Element>& token, const float* dweights, flo
     for (int64_t i = 0; i < token.size.choices; ++i) {
       sum += weights[c] * weights[i] * (dweights[c] - dweights[i]);
     }
-    dx[token.expert(c)] += sum;
+    dx[token.expert(c)] +=
+        token.size.scale * sum * log_score_slope(token.logit(c), token.size.sigmoid);
   }
 }
 
@@ -111,10 +135,16 @@ void gate_forward(Stream& stream, const Element* logits, const int32_t* routing,
     }
     for_each(size.tokens, [&](int64_t t) {
       const Token<Element> token(logits, routing, size, t);
+      float* mine = weights + t * size.choices;
       if (normalizes(size)) {
-        normalized(token, weights + t * size.choices);
+        normalized(token, mine);
+      } else if (size.sigmoid) {
+        sigmoids(token, mine);
       } else {
-        probabilities(token, weights + t * size.choices);
+        probabilities(token, mine);
+      }
+      for (int64_t c = 0; c < size.choices; ++c) {
+        mine[c] *= size.scale;
       }
     });
   });
@@ -132,6 +162,8 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
       float* dx = sums_for(dlogits + t * size.experts, size.experts, memory);
       if (normalizes(size)) {
         normalized_backward(token, dweights + t * size.choices, dx);
+      } else if (size.sigmoid) {
+        sigmoids_backward(token, dweights + t * size.choices, dx);
       } else {
         probabilities_backward(token, dweights + t * size.choices, dx);
       }

@@ -1,5 +1,6 @@
 #include "kernels/cuda_elements.h"
 #include "kernels/gate.h"
+#include "kernels/gate_math.h"
 #include "kernels/preconditions.h"
 #include "kernels/routing.h"
 
@@ -7,6 +8,10 @@ namespace hidup::kernels {
 namespace {
 
 constexpr int kTokens = kThreads / kWarp;  // tokens of a block; one per warp
+
+__host__ __device__ bool normalizes(const GateSize& size) {
+  return size.normalize && size.choices > 1;
+}
 
 // Returns the sum of exp(x[e] - shift) over the experts, by a warp.
 template <typename Element>
@@ -27,39 +32,47 @@ __device__ float largest_of(const Element* x, int64_t experts) {
   return warp_reduce(largest, Max{});
 }
 
-// Terms of p[e_c] / (p[e_0] + p[e_1] + ...) = exp(x[e_c] - largest) / sum; other experts cancel.
+// Terms of p[e_c] / (p[e_0] + p[e_1] + ...) = exp(score - largest) / sum; other experts cancel.
 struct Normalized {
   float largest;
   float sum;
 };
-template <typename Element>
+template <bool kSigmoid, typename Element>
+__device__ float score_of(const Element* x, int32_t entry, const GateSize& size) {
+  return log_score(widen(x[expert_of(entry, size.capacity)]), kSigmoid);
+}
+template <bool kSigmoid, typename Element>
 __device__ Normalized normalized(const Element* x, const int32_t* entries, const GateSize& size) {
   Normalized over = {-kInfinity, 0.0F};
   for (int64_t c = 0; c < size.choices; ++c) {
-    over.largest = fmaxf(over.largest, widen(x[expert_of(entries[c], size.capacity)]));
+    over.largest = fmaxf(over.largest, score_of<kSigmoid>(x, entries[c], size));
   }
   for (int64_t c = 0; c < size.choices; ++c) {
-    over.sum += expf(widen(x[expert_of(entries[c], size.capacity)]) - over.largest);
+    over.sum += expf(score_of<kSigmoid>(x, entries[c], size) - over.largest);
   }
   return over;
 }
 
-template <typename Element>
+template <typename Element, bool kSigmoid>
 __global__ void __launch_bounds__(kThreads)
     forward_kernel(const Element* logits, const int32_t* routing, float* weights, GateSize size) {
+  const bool sigmoids = kSigmoid && !normalizes(size);
   for (int64_t t = thread_of_grid() / kWarp; t < size.tokens; t += threads_of_grid() / kWarp) {
     const Element* x = logits + t * size.experts;
     const int32_t* entries = routing + t * size.choices;
     Normalized over = {};
-    if (size.normalize && size.choices > 1) {
-      over = normalized(x, entries, size);
-    } else {
+    if (normalizes(size)) {
+      over = normalized<kSigmoid>(x, entries, size);
+    } else if (!sigmoids) {
       over.largest = largest_of(x, size.experts);
       over.sum = sum_of_exponentials(x, size.experts, over.largest);
     }
     for (int64_t c = threadIdx.x % kWarp; c < size.choices; c += kWarp) {
       const int64_t e = expert_of(entries[c], size.capacity);
-      weights[t * size.choices + c] = expf(widen(x[e]) - over.largest) / over.sum;
+      const float weight =
+          sigmoids ? sigmoid_of(widen(x[e]))
+                   : expf(score_of<kSigmoid>(x, entries[c], size) - over.largest) / over.sum;
+      weights[t * size.choices + c] = size.scale * weight;
     }
   }
 }
@@ -83,19 +96,33 @@ __device__ void probabilities_backward(const Element* x, const int32_t* entries,
         sum += dweights[c] * exponential * factor;
       }
     }
-    dx[j] = narrow<Element>(sum);
+    dx[j] = narrow<Element>(size.scale * sum);
   }
 }
 
-// dx[e_c] = the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]). Adds up the choices of an
-// expert that is chosen several times.
+// dx[e_c] = dweights[c] * p[e_c] * (1 - p[e_c])
 template <typename Element>
+__device__ void sigmoids_backward(const Element* x, const int32_t* entries, const float* dweights,
+                                  Element* dx, const GateSize& size) {
+  for (int64_t j = threadIdx.x % kWarp; j < size.experts; j += kWarp) {
+    const float slope = sigmoid_of(widen(x[j])) * sigmoid_of(-widen(x[j]));
+    float sum = 0.0F;
+    for (int64_t c = 0; c < size.choices; ++c) {
+      sum += expert_of(entries[c], size.capacity) == j ? dweights[c] * slope : 0.0F;
+    }
+    dx[j] = narrow<Element>(size.scale * sum);
+  }
+}
+
+// dx[e_c] = the score's slope times the sum over i of w[c] * w[i] * (dweights[c] - dweights[i]).
+// Adds up the choices of an expert that is chosen several times.
+template <bool kSigmoid, typename Element>
 __device__ void normalized_backward(const Element* x, const int32_t* entries, const float* dweights,
                                     Element* dx, const GateSize& size) {
-  const Normalized over = normalized(x, entries, size);
+  const Normalized over = normalized<kSigmoid>(x, entries, size);
   const float factor = 1.0F / over.sum;
   const auto weight = [&](int64_t c) {
-    return expf(widen(x[expert_of(entries[c], size.capacity)]) - over.largest) * factor;
+    return expf(score_of<kSigmoid>(x, entries[c], size) - over.largest) * factor;
   };
   for (int64_t j = threadIdx.x % kWarp; j < size.experts; j += kWarp) {
     float sum = 0.0F;
@@ -108,11 +135,11 @@ __device__ void normalized_backward(const Element* x, const int32_t* entries, co
         sum += mine * weight(i) * (dweights[c] - dweights[i]);
       }
     }
-    dx[j] = narrow<Element>(sum);
+    dx[j] = narrow<Element>(size.scale * sum * log_score_slope(widen(x[j]), kSigmoid));
   }
 }
 
-template <typename Element>
+template <typename Element, bool kSigmoid>
 __global__ void __launch_bounds__(kThreads, 4)
     backward_kernel(const Element* logits, const int32_t* routing, const float* dweights,
                     Element* dlogits, GateSize size) {
@@ -121,8 +148,10 @@ __global__ void __launch_bounds__(kThreads, 4)
     const int32_t* entries = routing + t * size.choices;
     const float* dw = dweights + t * size.choices;
     Element* dx = dlogits + t * size.experts;
-    if (size.normalize && size.choices > 1) {
-      normalized_backward(x, entries, dw, dx, size);
+    if (normalizes(size)) {
+      normalized_backward<kSigmoid>(x, entries, dw, dx, size);
+    } else if constexpr (kSigmoid) {
+      sigmoids_backward(x, entries, dw, dx, size);
     } else {
       probabilities_backward(x, entries, dw, dx, size);
     }
@@ -140,8 +169,9 @@ void gate_forward(Stream& stream, const Element* logits, const int32_t* routing,
                size.tokens * size.choices * static_cast<int64_t>(sizeof(float)));
     return;
   }
-  launch(stream, forward_kernel<Element>, blocks_for(size.tokens, kTokens), kThreads, logits,
-         routing, weights, size);
+  const auto kernel = size.sigmoid ? forward_kernel<Element, true> : forward_kernel<Element, false>;
+  launch(stream, kernel, blocks_for(size.tokens, kTokens), kThreads, logits, routing, weights,
+         size);
 }
 
 template <typename Element>
@@ -151,8 +181,10 @@ void gate_backward(Stream& stream, const Element* logits, const int32_t* routing
   if (size.experts == 0) {
     return;
   }
-  launch(stream, backward_kernel<Element>, blocks_for(size.tokens, kTokens), kThreads, logits,
-         routing, dweights, dlogits, size);
+  const auto kernel =
+      size.sigmoid ? backward_kernel<Element, true> : backward_kernel<Element, false>;
+  launch(stream, kernel, blocks_for(size.tokens, kTokens), kThreads, logits, routing, dweights,
+         dlogits, size);
 }
 
 HIDUP_INSTANTIATE(gate_forward);

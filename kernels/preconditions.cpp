@@ -17,6 +17,7 @@
 #include "kernels/matmul.h"
 #include "kernels/rotary.h"
 #include "kernels/route.h"
+#include "kernels/router_bias.h"
 
 namespace hidup::kernels {
 
@@ -148,6 +149,12 @@ void check_size(const RouteSize& size) {
   check_extents("route", {size.batch, size.sequence, size.choices});
   check_entries("route", size.sequence * size.choices, size.experts, size.capacity);
   check(size.choices >= 1, "route with {} choices", size.choices);
+}
+
+void check_size(const RouterBias& args) {
+  check_extents("router_bias", {args.n});
+  check_at_most("router_bias: the last expert", args.first + args.n, args.experts);
+  check_at_most("router_bias: the first expert", args.first, args.experts);
 }
 
 void check_router(int64_t tokens, int64_t experts, int64_t choices, int64_t counted) {

@@ -43,6 +43,7 @@ struct GateSize;
 struct MatmulShape;
 struct RotarySize;
 struct RouteSize;
+struct RouterBias;
 template <typename Element>
 struct RouterLossesBackward;
 template <typename Element>
@@ -59,6 +60,7 @@ void check_size(const GateSize& size);
 void check_size(const MatmulShape& shape);
 void check_size(const RotarySize& size);
 void check_size(const RouteSize& size);
+void check_size(const RouterBias& args);
 
 // Checks the sizes of a router's losses (router_losses.h).
 void check_router(int64_t tokens, int64_t experts, int64_t choices, int64_t counted);

@@ -30,6 +30,12 @@ struct RouteSize {
 template <typename Element>
 void route_forward(Stream& stream, const Element* logits, int32_t* routing, RouteSize size);
 
+// Chooses the experts with the largest p[e] + bias[e] instead, p = softmax(logits[t, :]) or
+// sigmoid(logits[t, :]). bias: f32 [experts].
+template <typename Element>
+void route_biased(Stream& stream, const Element* logits, const float* bias, int32_t* routing,
+                  RouteSize size, bool sigmoid);
+
 // Chooses experts by random numbers: choice c of the token with row-major index t in the global
 // [batch, sequence] gets expert (word(t) + c) % experts of the stream {key, 0}, the same in every
 // step. `tokens`: this part [batch, sequence] of the global tokens.

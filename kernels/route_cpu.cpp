@@ -7,6 +7,7 @@
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_team.h"
+#include "kernels/gate_math.h"
 #include "kernels/preconditions.h"
 #include "kernels/routing.h"
 
@@ -28,6 +29,23 @@ void choose(const Element* x, int64_t experts, int64_t choices, int32_t* chosen)
   }
   if (experts < choices) {
     std::fill(chosen + experts, chosen + choices, chosen[0]);
+  }
+}
+
+// score[e] = p[e] + bias[e]
+template <typename Element>
+void biased_scores(const Element* x, const float* bias, int64_t experts, bool sigmoid,
+                   float* score) {
+  if (sigmoid) {
+    for (int64_t e = 0; e < experts; ++e) {
+      score[e] = sigmoid_of(float{x[e]}) + bias[e];
+    }
+    return;
+  }
+  const float largest = max_of(x, experts);
+  const float sum = sum_of(experts, [=](int64_t e) { return score[e] = fast_exp(x[e] - largest); });
+  for (int64_t e = 0; e < experts; ++e) {
+    score[e] = score[e] / sum + bias[e];
   }
 }
 
@@ -68,6 +86,20 @@ void route_forward(Stream& stream, const Element* logits, int32_t* routing, Rout
   stream.enqueue([=] {
     route(routing, size, [=](int64_t t, int32_t* entries) {
       choose(logits + t * size.experts, size.experts, size.choices, entries);
+    });
+  });
+}
+
+template <typename Element>
+void route_biased(Stream& stream, const Element* logits, const float* bias, int32_t* routing,
+                  RouteSize size, bool sigmoid) {
+  check_size(size);
+  stream.enqueue([=] {
+    route(routing, size, [=](int64_t t, int32_t* entries) {
+      thread_local std::vector<float> memory;
+      float* score = scratch(memory, size.experts);
+      biased_scores(logits + t * size.experts, bias, size.experts, sigmoid, score);
+      choose(score, size.experts, size.choices, entries);
     });
   });
 }
@@ -136,5 +168,6 @@ void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t en
 }
 
 HIDUP_INSTANTIATE(route_forward);
+HIDUP_INSTANTIATE(route_biased);
 
 }  // namespace hidup::kernels

@@ -1,5 +1,6 @@
 #include "core/random.h"
 #include "kernels/cuda_elements.h"
+#include "kernels/gate_math.h"
 #include "kernels/preconditions.h"
 #include "kernels/route.h"
 #include "kernels/routing.h"
@@ -7,31 +8,58 @@
 namespace hidup::kernels {
 namespace {
 
-// Chooses the experts with the largest logits, by insertion, a thread per token. NaN is never
-// larger than earlier logits.
+// Chooses the experts with the largest score(e), by insertion. NaN is never larger than earlier
+// scores.
+template <typename Score>
+__device__ void choose(const RouteSize& size, int32_t* mine, Score score) {
+  float least = 0.0F;  // of the chosen experts
+  for (int64_t e = 0; e < size.experts; ++e) {
+    const float value = score(e);
+    if (e >= size.choices && !(value > least)) {
+      continue;
+    }
+    int64_t place = smaller(e, size.choices - 1);
+    for (; place > 0 && value > score(mine[place - 1]); --place) {
+      mine[place] = mine[place - 1];
+    }
+    mine[place] = static_cast<int32_t>(e);
+    least = score(mine[smaller(e, size.choices - 1)]);
+  }
+  for (int64_t c = size.experts; c < size.choices; ++c) {
+    mine[c] = mine[0];
+  }
+}
+
+// A thread chooses for a token.
 template <typename Element>
 __global__ void __launch_bounds__(kThreads)
     choose_kernel(const Element* logits, int32_t* chosen, RouteSize size) {
   const int64_t tokens = size.batch * size.sequence;
   for (int64_t t = thread_of_grid(); t < tokens; t += threads_of_grid()) {
     const Element* x = logits + t * size.experts;
-    int32_t* mine = chosen + t * size.choices;
-    float least = 0.0F;  // of the chosen experts
-    for (int64_t e = 0; e < size.experts; ++e) {
+    choose(size, chosen + t * size.choices, [=](int64_t e) { return widen(x[e]); });
+  }
+}
+
+template <typename Element>
+__global__ void __launch_bounds__(kThreads)
+    choose_biased_kernel(const Element* logits, const float* bias, int32_t* chosen, RouteSize size,
+                         bool sigmoid) {
+  const int64_t tokens = size.batch * size.sequence;
+  for (int64_t t = thread_of_grid(); t < tokens; t += threads_of_grid()) {
+    const Element* x = logits + t * size.experts;
+    float largest = -kInfinity;
+    float sum = 0.0F;
+    for (int64_t e = 0; e < size.experts && !sigmoid; ++e) {
+      largest = fmaxf(largest, widen(x[e]));
+    }
+    for (int64_t e = 0; e < size.experts && !sigmoid; ++e) {
+      sum += expf(widen(x[e]) - largest);
+    }
+    choose(size, chosen + t * size.choices, [=](int64_t e) {
       const float value = widen(x[e]);
-      if (e >= size.choices && !(value > least)) {
-        continue;
-      }
-      int64_t place = smaller(e, size.choices - 1);
-      for (; place > 0 && value > widen(x[mine[place - 1]]); --place) {
-        mine[place] = mine[place - 1];
-      }
-      mine[place] = static_cast<int32_t>(e);
-      least = widen(x[mine[smaller(e, size.choices - 1)]]);
-    }
-    for (int64_t c = size.experts; c < size.choices; ++c) {
-      mine[c] = mine[0];
-    }
+      return (sigmoid ? sigmoid_of(value) : expf(value - largest) / sum) + bias[e];
+    });
   }
 }
 
@@ -152,6 +180,20 @@ void route_forward(Stream& stream, const Element* logits, int32_t* routing, Rout
   assign_slots(stream, chosen, routing, size);
 }
 
+template <typename Element>
+void route_biased(Stream& stream, const Element* logits, const float* bias, int32_t* routing,
+                  RouteSize size, bool sigmoid) {
+  check_size(size);
+  if (size.experts == 0) {
+    drop_all(stream, routing, size);
+    return;
+  }
+  int32_t* chosen = chosen_experts(stream, size);
+  launch(stream, choose_biased_kernel<Element>, blocks_for(size.batch * size.sequence, kThreads),
+         kThreads, logits, bias, chosen, size, sigmoid);
+  assign_slots(stream, chosen, routing, size);
+}
+
 void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
                 uint64_t key) {
   check_size(size);
@@ -180,5 +222,6 @@ void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t en
 }
 
 HIDUP_INSTANTIATE(route_forward);
+HIDUP_INSTANTIATE(route_biased);
 
 }  // namespace hidup::kernels

@@ -25,6 +25,18 @@ bool fits_family(const NameMap& names, const Deck& deck) {
   return names.family.empty() || (deck.model->graph.empty() && names.family == deck.model->family);
 }
 
+bool fits_model(const NameMap& names, const Deck& deck) {
+  const MoeDeck& moe = deck.model->moe;
+  const bool plain = moe.shared_experts == 0 && moe.first_dense == 0 && !moe.balance_speed &&
+                     moe.score != "sigmoid" && moe.normalize != "off" && moe.choices() > 1 &&
+                     moe.routed_scaling == 1.0;
+  const std::string_view wanted = moe.experts == 0 ? "llama"
+                                  : moe.every > 1  ? ""
+                                  : plain          ? "mixtral"
+                                                   : "deepseek";
+  return fits_family(names, deck) && (names.family != "llama" || names.name == wanted);
+}
+
 void check_family(const NameMap& names, const Deck& deck) {
   if (!fits_family(names, deck)) {
     fail(ExitCode::usage, "the names of {} are for the family {}, but the model is of {}",
@@ -53,10 +65,9 @@ void InitialModel::load(Executor& executor, int64_t rank) const {
     }
     const TensorSource& source =
         sources_.at(parameter ? value.name : program.value(value.master_of).name);
-    executor.write(persistent.values[i], 0, persistent.regions[i].elements(),
-                   converted(read_box(source, persistent.regions[i]),
-                             source.at.tensor->dtype.value(), value.dtype)
-                       .data());
+    executor.write(
+        persistent.values[i], 0, persistent.regions[i].elements(),
+        converted(read_box(source, persistent.regions[i]), source.dtype(), value.dtype).data());
   }
 }
 

@@ -34,6 +34,8 @@ class InitialModel {
 
 // Returns true where the names are for the deck's model.
 bool fits_family(const NameMap& names, const Deck& deck);
+// Returns true where the names are those that such a model most likely has.
+bool fits_model(const NameMap& names, const Deck& deck);
 // Throws Error(usage) where the names are for another model.
 void check_family(const NameMap& names, const Deck& deck);
 

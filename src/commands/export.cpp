@@ -37,23 +37,28 @@ const NameMap& names_for(const std::string& chosen, const Deck& deck) {
   }
   for (const std::string& name : name_maps()) {
     const NameMap& map = *find_name_map(name);
-    if (!map.family.empty() && fits_family(map, deck)) {
+    if (!map.family.empty() && fits_model(map, deck)) {
       return map;
     }
   }
   return *find_name_map("hidup");
 }
 
-// A parameter to export from the checkpoint to the file.
+// A parameter, or a part of it, to export from the checkpoint to the file.
 struct Exported {
   size_t stored = 0;  // tensor of the checkpoint
   TheirTensor theirs;
 };
 
-Region whole(const Shape& shape) {
+// Returns an index of the first dimension, or all (-1).
+Region part_of(const Shape& shape, int64_t index) {
   Region region{.dims = static_cast<int>(shape.size())};
   std::ranges::copy(shape, region.extent);
   std::ranges::copy(shape, region.global);
+  if (index >= 0) {
+    region.start[0] = index;
+    region.extent[0] = 1;
+  }
   return region;
 }
 
@@ -70,7 +75,9 @@ class ExportRun {
       const NameMap& names = names_for(options_.names, deck);
       for (const StoredParameter& parameter : stored_parameters(*checkpoint_, deck)) {
         const Shape& shape = checkpoint_->tensors()[parameter.tensor].shape;
-        parameters_.push_back({parameter.tensor, their_tensor(names, parameter.name, shape)});
+        for (TheirTensor& theirs : their_tensors(names, parameter.name, shape)) {
+          parameters_.push_back({parameter.tensor, std::move(theirs)});
+        }
       }
       config_ = config_text(names, deck, deck.model->vocab.value());
       lay_out();
@@ -149,8 +156,9 @@ class ExportRun {
       if (round < own.size()) {
         const size_t stored = parameters_[own[round]].stored;
         const StoredTensor& tensor = checkpoint_->tensors()[stored];
-        data.resize(static_cast<size_t>(elements(tensor.shape) * size_of(tensor.dtype)));
-        wanted.push_back({stored, whole(tensor.shape), data.data()});
+        const Region box = part_of(tensor.shape, parameters_[own[round]].theirs.part);
+        data.resize(static_cast<size_t>(box.elements() * size_of(tensor.dtype)));
+        wanted.push_back({stored, box, data.data()});
       }
       read_boxes(world_, *checkpoint_, wanted);
       collectively(world_, [&] {

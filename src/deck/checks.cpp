@@ -90,19 +90,29 @@ void check_choices(const MoeDeck& moe, const DeckChecks& checks) {
 
 void check_moe(const ModelDeck& model, const DeckChecks& checks) {
   constexpr Name kEvery = "model.moe.every";
+  constexpr Name kFirst = "model.moe.first_dense";
   const MoeDeck& moe = model.moe;
   if (usable(checks, "model.moe.router", "model.moe.top_k", "model.moe.experts")) {
     check_choices(moe, checks);
   }
-  if (usable(checks, "model.moe.router", "model.moe.balance_loss") && moe.router == "hash" &&
-      moe.balance_loss > 0.0) {
-    checks.report("model.moe.balance_loss",
-                  "model.moe.balance_loss has no use with model.moe.router hash: no logits decide "
-                  "where tokens go");
+  for (const auto& [name, balances] :
+       {std::pair(Name("model.moe.balance_loss"), moe.balance_loss > 0.0),
+        {"model.moe.balance_speed", moe.balance_speed.has_value()}}) {
+    if (usable(checks, "model.moe.router", name) && moe.router == "hash" && balances) {
+      checks.report(name, fmt::format("{} has no use with model.moe.router hash: no logits decide "
+                                      "where tokens go",
+                                      name));
+    }
   }
   if (usable(checks, kEvery, "model.layers") && moe.every > model.layers) {
     checks.report(kEvery, fmt::format("{} {} is more than model.layers {}: no block has experts",
                                       kEvery, moe.every, model.layers));
+  } else if (usable(checks, kFirst, kEvery) && usable(checks, "model.layers") && moe.every > 0 &&
+             moe.first_dense >= model.layers / moe.every * moe.every) {
+    checks.report(kFirst,
+                  fmt::format("{} {} leaves no block with experts: the last one is number "
+                              "{}",
+                              kFirst, moe.first_dense, model.layers / moe.every * moe.every));
   }
 }
 
@@ -219,6 +229,9 @@ void check_sizes(const Deck& deck, const DeckChecks& checks) {
   const Factor batch{"train.batch", deck.train->batch};
   const Factor steps{"train.steps", deck.train->steps};
   const Factor experts{"model.moe.experts", deck.model->moe.experts};
+  const Factor width{deck.model->moe.ffn ? "model.moe.ffn" : "model.ffn",
+                     deck.model->moe.ffn.value_or(deck.model->ffn)};
+  const Factor shared{"model.moe.shared_experts", deck.model->moe.shared_experts};
   const std::vector<std::vector<Factor>> products = {
       {batch, heads, sequence, sequence},
       {batch, sequence, hidden},
@@ -228,8 +241,10 @@ void check_sizes(const Deck& deck, const DeckChecks& checks) {
       {layers, hidden, ffn},
       // An expert has at most as many slots as a sequence has tokens.
       {batch, experts, sequence, hidden},
-      {batch, experts, sequence, ffn},
-      {layers, experts, hidden, ffn},
+      {batch, experts, sequence, width},
+      {layers, experts, hidden, width},
+      {batch, shared, sequence, width},
+      {layers, shared, hidden, width},
   };
   for (const std::vector<Factor>& product : products) {
     if (report_if_too_large(product, checks)) {

@@ -142,7 +142,8 @@ std::vector<Key> model_keys() {
 std::vector<Key> moe_keys() {
   return {
       {.name = "model.moe.experts",
-       .doc = "Experts of a block that has them instead of a feed-forward network. 0: the model "
+       .doc = "Experts of a block that has them instead of a feed-forward network. Each is such a "
+              "network as the family's other blocks have, so llama's are SwiGLU. 0: the model "
               "is dense.",
        .fallback = "0",
        .range = {0, 100000},
@@ -156,6 +157,26 @@ std::vector<Key> moe_keys() {
        .range = {1, 10000},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.every; }},
+      {.name = "model.moe.first_dense",
+       .doc = "The first blocks, so many, have no experts whatever `model.moe.every` is.",
+       .fallback = "0",
+       .range = {0, 10000},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.first_dense; }},
+      {.name = "model.moe.ffn",
+       .doc = "Inner width of an expert. auto: `model.ffn`, which then is that of the other blocks "
+              "only.",
+       .fallback = "auto",
+       .range = {1, 10000000},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.ffn; }},
+      {.name = "model.moe.shared_experts",
+       .doc = "Experts that every token passes beside those that it chooses, without a weight: one "
+              "feed-forward network of so many times the inner width of an expert (DeepSeekMoE).",
+       .fallback = "0",
+       .range = {0, 1000},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.shared_experts; }},
       {.name = "model.moe.router",
        .doc = "How the experts of a token are chosen. top1, top2, topk: a learned router takes "
               "the one, two or `model.moe.top_k` experts that it rates highest. hash: one "
@@ -173,14 +194,28 @@ std::vector<Key> moe_keys() {
        .range = {1, 100000},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.top_k; }},
+      {.name = "model.moe.score",
+       .doc = "How the router's logits become the weights of a token's experts. softmax: "
+              "probabilities of all experts, which add up to 1. sigmoid: the sigmoid of each logit "
+              "by itself (DeepSeek-V3). The router's losses take the softmax in both cases.",
+       .fallback = "softmax",
+       .choices = {"softmax", "sigmoid"},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.score; }},
       {.name = "model.moe.normalize",
        .doc = "How the experts of a token are weighted where there are several. on: their "
-              "weights add up to 1 (GShard). off: each weight is the router's probability of "
-              "the expert, as it always is where a token has one expert (Switch).",
+              "weights add up to 1 (GShard). off: each weight is the router's score of the "
+              "expert, as it always is where a token has one expert (Switch).",
        .fallback = "on",
        .choices = {"on", "off"},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.normalize; }},
+      {.name = "model.moe.routed_scaling",
+       .doc = "Factor of the weights of a token's experts, behind `model.moe.normalize`.",
+       .fallback = "1",
+       .range = {kLeastFactor, 1e6},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.routed_scaling; }},
       {.name = "model.moe.capacity_factor",
        .doc = "Slots of an expert per sequence, over what an even choice of the experts needs, "
               "rounded up: ceil(capacity_factor x top_k x sequence / experts), at least 1, at most "
@@ -238,8 +273,22 @@ std::vector<Key> moe_keys() {
        .range = {.min = kLeastFactor, .max = 1e6, .or_zero = true},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.z_loss; }},
+      {.name = "model.moe.balance_speed",
+       .doc =
+           "Balances the experts without a loss (DeepSeek-V3, where it is 0.001). Each expert has "
+           "a bias, which is added to its score for the choice only and not for its weight. After "
+           "a step the bias rises by this number if fewer tokens of the whole batch chose the "
+           "expert than the mean of all experts, and falls by it if more did. 0: biases stay "
+           "as they are, which are 0 or those of --init. none: no biases. An error for the router "
+           "hash.",
+       .fallback = "none",
+       .choices = {"none"},
+       .range = {.min = kLeastFactor, .max = 1e6, .or_zero = true},
+       .conditions = {kNoGraph, kHasExperts},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.balance_speed; }},
       {.name = "model.moe.bias",
-       .doc = "off: the two products of an expert have no biases. The router never has one.",
+       .doc = "off: the products of an expert have no biases, neither have those of shared "
+              "experts. The router's product never has one.",
        .fallback = "on",
        .choices = {"on", "off"},
        .conditions = {kNoGraph, kHasExperts},

@@ -13,7 +13,8 @@ namespace hidup {
 // among them for every token.
 struct MoeDeck {
   int64_t experts = 0;  // experts of a block; 0: dense, and no other member holds
-  int64_t every = 0;    // blocks i (from 0) with (i + 1) % every == 0 have experts
+  // Blocks i (from 0) with i >= first_dense and (i + 1) % every == 0 have experts.
+  int64_t every = 0;
   std::string router;
   std::optional<int64_t> top_k;  // none: auto, from the router
   std::string normalize;         // on, off
@@ -29,6 +30,12 @@ struct MoeDeck {
   std::string balance;          // switch, gshard
   double z_loss = 0.0;          // weight; 0: none
   std::string bias;             // on, off
+  std::string score;            // softmax, sigmoid
+  double routed_scaling = 1.0;
+  std::optional<double> balance_speed;  // none: the choice has no biases
+  int64_t shared_experts = 0;
+  std::optional<int64_t> ffn;  // inner width of an expert; none: auto, model.ffn
+  int64_t first_dense = 0;     // blocks 0 .. first_dense - 1 have no experts
 
   int64_t choices() const { return top_k.value_or(router == "top2" ? 2 : 1); }  // experts per token
 };

@@ -90,6 +90,9 @@ struct RouteAttributes {
   double balance_loss = 0.0;
   double z_loss = 0.0;
   bool gshard = false;  // the balance loss is GShard's instead of Switch's
+  // Of route_biased: the scores that the biases are added to, and how far they move in a step.
+  bool sigmoid = false;  // sigmoids of the logits instead of their softmax
+  double speed = 0.0;
 
   bool has_losses() const { return balance_loss > 0.0 || z_loss > 0.0; }
   bool operator==(const RouteAttributes&) const = default;
@@ -99,6 +102,8 @@ struct RouteAttributes {
     visit("choices", self.choices, kCount);
     visit("gshard", self.gshard, kFlag);
     visit("hash", self.hash, kFlag);
+    visit("sigmoid", self.sigmoid, kFlag);
+    visit("speed", self.speed, kWeight);
     visit("z_loss", self.z_loss, kWeight);
   }
 };
@@ -115,17 +120,21 @@ struct ExpertAttributes {
   }
 };
 
-// The same with `normalize`: the weights of several choices add up to 1.
+// The same with the formula of the weights (kernels/gate.h).
 struct GateAttributes {
   int64_t capacity = 0;
   int64_t experts = 0;
-  bool normalize = true;
+  bool normalize = true;  // the weights of several choices add up to `scale`
+  double scale = 1.0;
+  bool sigmoid = false;  // weights are sigmoids of the logits instead of their softmax
 
   bool operator==(const GateAttributes&) const = default;
   static void each(auto& self, auto visit) {
     visit("capacity", self.capacity, kCount);
     visit("experts", self.experts, kCount);
     visit("normalize", self.normalize, kFlag);
+    visit("scale", self.scale, kPositive);
+    visit("sigmoid", self.sigmoid, kFlag);
   }
 };
 

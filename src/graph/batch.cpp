@@ -45,7 +45,7 @@ std::string accumulate_obstacle(const Graph& graph) {
     return "the batch of this graph cannot be split: " + obstacle;
   }
   for (const Op& op : graph.ops()) {
-    if (std::holds_alternative<RouteAttributes>(op.attributes) && has_backward(op)) {
+    if (is_route(op) && has_backward(op)) {
       return fmt::format("the losses of {} are of the whole batch, not of a group of it",
                          graph.tensor(op.output).name);
     }

@@ -103,7 +103,7 @@ OpAttributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
       continue;
     }
     const OpId producer = tensor(inputs[i]).producer;
-    if (producer < 0 || op(producer).kind != OpKind::route) {
+    if (producer < 0 || !is_route(op(producer))) {
       fail(ExitCode::usage, "{} is not a routing, the output of a route operation",
            tensor(inputs[i]).name);
     }
@@ -160,6 +160,24 @@ TensorId Graph::counts_of_output(OpKind kind, const std::vector<TensorId>& input
   return kind == OpKind::expert_unpack ? -1 : counts;
 }
 
+// Operations agree on whether a tensor has a gradient.
+void Graph::check_learned(const OperationSpec& spec, const std::vector<TensorId>& inputs) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor& input = tensor(inputs[i]);
+    const bool learned = spec.inputs[i].learned;
+    const auto is_read = [&] {
+      return std::ranges::any_of(ops_, [&](const Op& op) {
+        return std::ranges::find(op.inputs, inputs[i]) != op.inputs.end();
+      });
+    };
+    if (learned ? !input.learned
+                : input.role != Tensor::Role::parameter || (input.learned && is_read())) {
+      fail(ExitCode::usage, "{} as {}: expected a parameter that {}", input.name,
+           spec.inputs[i].name, learned ? "has a gradient" : "no other operation reads");
+    }
+  }
+}
+
 TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
                        const OpAttributes& attributes) {
   const OperationSpec& spec = spec_of(kind);
@@ -178,6 +196,7 @@ TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<T
     output.shape = infer_shape(kind, shapes, op.attributes);
     output.dims = infer_dims(kind, tensor(inputs[0]).dims, output.shape, op.attributes);
     output.counts = counts_of_output(kind, inputs);
+    check_learned(spec, inputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       const DType wanted =
           dtype_of(spec.inputs[i].type, is_floating(floating) ? floating : DType::f32);
@@ -190,6 +209,9 @@ TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<T
     fail(error.code(), "{}: {}", name, error.what());
   }
   op.output = add_tensor(std::move(output));
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    tensors_[static_cast<size_t>(inputs[i])].learned &= spec.inputs[i].learned;
+  }
   ops_.push_back(std::move(op));
   return ops_.back().output;
 }
@@ -219,7 +241,7 @@ Graph with_decay(Graph graph, const std::vector<std::string>& without) {
 
 Graph with_precision(Graph graph, DType dtype) {
   const auto converts = [dtype](const Tensor& tensor) {
-    return tensor.role != Tensor::Role::activation && is_floating(tensor.dtype) &&
+    return tensor.role != Tensor::Role::activation && is_floating(tensor.dtype) && tensor.learned &&
            tensor.dtype != dtype;
   };
   const bool has_it = std::ranges::none_of(graph.tensors(), converts);
@@ -229,7 +251,8 @@ Graph with_precision(Graph graph, DType dtype) {
   Graph result(graph.name());
   for (const Tensor& tensor : graph.tensors()) {
     if (tensor.role == Tensor::Role::parameter) {
-      result.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay, dtype);
+      result.add_parameter(tensor.name, tensor.shape, tensor.init, tensor.decay,
+                           tensor.learned ? dtype : tensor.dtype);
     } else if (tensor.role == Tensor::Role::input) {
       result.add_input(tensor.name, converts(tensor) ? dtype : tensor.dtype, tensor.shape);
     } else {

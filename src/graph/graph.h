@@ -21,6 +21,7 @@ enum class OpKind {
   prepend,
   first,
   matmul,
+  wide_matmul,
   bias,
   relu,
   gelu,
@@ -34,6 +35,7 @@ enum class OpKind {
   grouped_attention,
   cross_entropy,
   route,
+  route_biased,
   gate,
   expert_counts,
   dispatch,
@@ -52,6 +54,7 @@ struct Init {
   double scale = 0.0;
 };
 
+struct OperationSpec;
 using TensorId = int32_t;
 using OpId = int32_t;
 
@@ -65,6 +68,8 @@ struct Tensor {
   OpId producer = -1;  // activations only
   Init init;           // parameters only
   bool decay = false;  // parameters only: weight decay applies
+  // Parameters only. False: it has no gradient, stays f32, and the step moves it by other numbers.
+  bool learned = true;
   // Rows of experts, [experts, batch, rows, width], that lie packed: the number of rows in use of
   // every [expert, batch] is data, in this tensor, and `rows` is their mean, rounded up. -1: dense.
   TensorId counts = -1;
@@ -117,6 +122,7 @@ class Graph {
   TensorId add_tensor(Tensor tensor);
   OpAttributes complete(OpKind kind, const std::vector<TensorId>& inputs,
                         const OpAttributes& given) const;
+  void check_learned(const OperationSpec& spec, const std::vector<TensorId>& inputs) const;
   void check_counts(TensorId counts, TensorId buffer) const;
   TensorId counts_of_output(OpKind kind, const std::vector<TensorId>& inputs) const;
 

@@ -141,6 +141,15 @@ const std::vector<OperationSpec>& records() {
        .dims = matmul_dims,
        .flops = matmul_flops,
        .product = true},
+      {.kind = OpKind::wide_matmul,
+       .name = "wide_matmul",
+       .inputs = {{"x"}, {.name = "weight", .parameter = true}},
+       .output = Type::f32,
+       .attributes = MatmulAttributes{},
+       .shape = matmul_shape,
+       .dims = matmul_dims,
+       .flops = matmul_flops,
+       .product = true},
       {.kind = OpKind::bias,
        .name = "bias",
        .inputs = {{"x"}, {.name = "bias", .parameter = true}},
@@ -244,6 +253,15 @@ const std::vector<OperationSpec>& records() {
        .shape = route_shape,
        .dims = routing_dims,
        .flops = per_element<4>},
+      {.kind = OpKind::route_biased,
+       .name = "route_biased",
+       .inputs = {{.name = "logits", .batch = 0},
+                  {.name = "bias", .type = Type::f32, .parameter = true, .learned = false}},
+       .output = Type::i32,
+       .attributes = RouteAttributes{},
+       .shape = route_biased_shape,
+       .dims = routing_dims,
+       .flops = per_element<8>},
       {.kind = OpKind::gate,
        .name = "gate",
        .inputs = {{.name = "logits", .batch = 0}, {"routing", Type::i32}},
@@ -346,6 +364,10 @@ DimNames infer_dims(OpKind kind, const DimNames& first, const Shape& output,
                     const OpAttributes& attributes) {
   const OperationSpec& spec = spec_of(kind);
   return spec.dims == nullptr ? first : spec.dims(first, output, attributes);
+}
+
+bool is_route(const Op& op) {
+  return std::holds_alternative<RouteAttributes>(op.attributes);
 }
 
 bool has_backward(const Op& op) {

@@ -19,6 +19,7 @@ struct InputSpec {
   std::string_view name;  // role of the input
   Type type = Type::element;
   bool parameter = false;  // a weight, which a batch split does not cut
+  bool learned = true;     // Tensor::learned of a parameter
   int batch = -1;          // the batch dimension; -1: as in the first input
 };
 
@@ -59,6 +60,8 @@ const OperationSpec& spec_of(OpKind kind);
 // Returns true if gradients reach the operation's floating-point inputs: those of its output, or
 // those of a router's own losses.
 bool has_backward(const Op& op);
+// Returns true for operations whose output is a routing.
+bool is_route(const Op& op);
 std::span<const OperationSpec> all_operations();
 // Returns null if no operation has that name.
 const OperationSpec* find_operation(std::string_view name);

@@ -118,6 +118,12 @@ Shape route_shape(Shapes in, const OpAttributes& attributes) {
   return {in[0][0], in[0][1], choices};
 }
 
+Shape route_biased_shape(Shapes in, const OpAttributes& attributes) {
+  expect(in[0].size() == 3 && in[1] == Shape{in[0][2]},
+         "logits[batch, sequence, experts] and bias[experts]", in);
+  return route_shape(in, attributes);
+}
+
 Shape gate_shape(Shapes in, const OpAttributes& attributes) {
   expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2) &&
              in[0][2] == std::get<GateAttributes>(attributes).experts,

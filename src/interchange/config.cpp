@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <vector>
@@ -85,9 +86,21 @@ Json theta(const Model& model) {
   return model->rope_theta;
 }
 
-const Row kLlamaConfig[] = {
-    {"/architectures", "", [](const Model&) -> Json { return {"LlamaForCausalLM"}; }, any},
-    {"/model_type", "", [](const Model&) -> Json { return "llama"; }},
+Json ffn(const Model& model) {
+  return model->ffn;
+}
+Json expert_ffn(const Model& model) {
+  return model->moe.ffn.value_or(model->ffn);
+}
+Json choices(const Model& model) {
+  return model->moe.choices();
+}
+Json experts(const Model& model) {
+  return model->moe.experts;
+}
+
+// Rows of LlamaForCausalLM and those that are built like it.
+const Row kCommonConfig[] = {
     {"/vocab_size", "model.vocab", [](const Model& m) -> Json { return m.vocab; }},
     {"/max_position_embeddings", "model.sequence",
      [](const Model& m) -> Json { return m->sequence; }, at_least},
@@ -98,7 +111,6 @@ const Row kLlamaConfig[] = {
      [](const Model& m) -> Json { return m->kv_heads.value_or(m->heads); }},
     {"/head_dim", "model.heads", [](const Model& m) -> Json { return m->hidden / m->heads; },
      equal_or_null},
-    {"/intermediate_size", "model.ffn", [](const Model& m) -> Json { return m->ffn; }},
     {"/hidden_act", "", [](const Model&) -> Json { return "silu"; }},
     {"/rms_norm_eps", "model.norm_epsilon", [](const Model& m) -> Json { return m->norm_epsilon; }},
     // Version 4 has these two in the first place, version 5 in the second.
@@ -106,8 +118,6 @@ const Row kLlamaConfig[] = {
     {"/rope_scaling", "", [](const Model&) -> Json { return nullptr; }},
     {"/rope_parameters/rope_theta", "model.rope_theta", theta},
     {"/rope_parameters/rope_type", "", [](const Model&) -> Json { return "default"; }},
-    {"/attention_bias", "", [](const Model&) -> Json { return false; }},
-    {"/mlp_bias", "", [](const Model&) -> Json { return false; }},
     {"/attention_dropout", "", [](const Model&) -> Json { return 0.0; }, any},
     {"/tie_word_embeddings", "model.tied_head",
      [](const Model& m) -> Json { return m->tied_head == "on"; }},
@@ -115,11 +125,82 @@ const Row kLlamaConfig[] = {
     {"/eos_token_id", "", [](const Model&) -> Json { return nullptr; }, any},
 };
 
-std::span<const Row> rows_of(const NameMap& names) {
+const Row kLlamaConfig[] = {
+    {"/architectures", "", [](const Model&) -> Json { return {"LlamaForCausalLM"}; }, any},
+    {"/model_type", "", [](const Model&) -> Json { return "llama"; }},
+    {"/intermediate_size", "model.ffn", ffn},
+    {"/attention_bias", "", [](const Model&) -> Json { return false; }},
+    {"/mlp_bias", "", [](const Model&) -> Json { return false; }},
+};
+
+// An attention window that no sequence of the model exceeds changes nothing.
+bool wide_or_null(const Json& given, const Json& /*own*/, const Model& model) {
+  return given.is_null() || (given.is_number() && given >= model->sequence);
+}
+
+const Row kMixtralConfig[] = {
+    {"/architectures", "", [](const Model&) -> Json { return {"MixtralForCausalLM"}; }, any},
+    {"/model_type", "", [](const Model&) -> Json { return "mixtral"; }},
+    {"/intermediate_size", "model.moe.ffn", expert_ffn},
+    {"/num_local_experts", "model.moe.experts", experts},
+    {"/num_experts_per_tok", "model.moe.top_k", choices},
+    {"/sliding_window", "model.sequence", [](const Model&) -> Json { return nullptr; },
+     wide_or_null},
+};
+
+bool has_sigmoids(const Model& model) {
+  return model->moe.score == "sigmoid";
+}
+const Row kDeepSeekConfig[] = {
+    {"/architectures", "",
+     [](const Model& m) -> Json {
+       return {has_sigmoids(m) ? "Glm4MoeForCausalLM" : "DeepseekForCausalLM"};
+     },
+     any},
+    {"/model_type", "model.moe.score",
+     [](const Model& m) -> Json { return has_sigmoids(m) ? "glm4_moe" : "deepseek"; }},
+    {"/intermediate_size", "model.ffn", ffn},
+    {"/moe_intermediate_size", "model.moe.ffn", expert_ffn},
+    {"/n_routed_experts", "model.moe.experts", experts},
+    {"/n_shared_experts", "model.moe.shared_experts",
+     [](const Model& m) -> Json { return m->moe.shared_experts; }},
+    {"/num_experts_per_tok", "model.moe.top_k", choices},
+    {"/first_k_dense_replace", "model.moe.first_dense",
+     [](const Model& m) -> Json { return m->moe.first_dense; }},
+    {"/moe_layer_freq", "model.moe.every", [](const Model& m) -> Json { return m->moe.every; }},
+    {"/norm_topk_prob", "model.moe.normalize",
+     [](const Model& m) -> Json { return m->moe.normalize != "off"; }},
+    {"/scoring_func", "model.moe.score",
+     [](const Model& m) -> Json { return has_sigmoids(m) ? "sigmoid" : "softmax"; }},
+    {"/routed_scaling_factor", "model.moe.routed_scaling",
+     [](const Model& m) -> Json { return m->moe.routed_scaling; }},
+    {"/n_group", "", [](const Model&) -> Json { return 1; }},
+    {"/topk_group", "", [](const Model&) -> Json { return 1; }},
+    {"/attention_bias", "", [](const Model&) -> Json { return false; }},
+    {"/use_qk_norm", "", [](const Model&) -> Json { return false; }},
+    {"/partial_rotary_factor", "", [](const Model&) -> Json { return 1.0; }},
+    {"/rope_parameters/partial_rotary_factor", "", [](const Model&) -> Json { return 1.0; }},
+};
+
+std::vector<Row> rows_of(const NameMap& names) {
   if (names.name == "gpt2") {
-    return kGpt2Config;
+    return {std::begin(kGpt2Config), std::end(kGpt2Config)};
   }
-  return names.name == "llama" ? std::span<const Row>(kLlamaConfig) : std::span<const Row>();
+  std::vector<Row> rows;
+  const auto add = [&](std::span<const Row> more) {
+    rows.insert(rows.end(), more.begin(), more.end());
+  };
+  if (names.name == "llama") {
+    add(kLlamaConfig);
+  } else if (names.name == "mixtral") {
+    add(kMixtralConfig);
+  } else if (names.name == "deepseek") {
+    add(kDeepSeekConfig);
+  }
+  if (!rows.empty()) {
+    add(kCommonConfig);
+  }
+  return rows;
 }
 
 Json read_config(const std::string& path) {
@@ -139,7 +220,7 @@ Json read_config(const std::string& path) {
 void check_config(const std::string& folder, const NameMap& names, const Deck& deck,
                   int64_t vocab) {
   const std::string path = (fs::path(folder) / "config.json").string();
-  const std::span<const Row> rows = rows_of(names);
+  const std::vector<Row> rows = rows_of(names);
   if (rows.empty() || !fs::exists(path)) {
     return;
   }

@@ -63,7 +63,7 @@ void turn(const std::byte* from, size_t rows, size_t columns, std::byte* to, siz
 }
 
 // Reads a box of a tensor with columns as rows. Several rows are read and transposed at once.
-std::vector<std::byte> read_transposed(const TensorSource& source, const Region& box) {
+std::vector<std::byte> read_transposed(const TensorPart& source, const Region& box) {
   const SafeTensor& tensor = *source.at.tensor;
   const int split = leading_dims(box, source.theirs.rows);
   const Region rows = dimensions(box, 0, split);
@@ -130,12 +130,22 @@ class Matcher {
   }
 
   void add(const std::string& ours, const Shape& shape) {
-    const TheirTensor theirs = their_tensor(names_, ours, shape);
-    const PlacedTensor* const found = find(theirs.name);
-    if (found == nullptr) {
-      missing_.push_back(shown(theirs.name));
-      return;
+    TensorSource source;
+    for (const TheirTensor& theirs : their_tensors(names_, ours, shape)) {
+      if (const PlacedTensor* const found = find(theirs.name); found != nullptr) {
+        check_part(*found, theirs, source.parts);
+        source.parts.push_back({*found, theirs});
+      } else {
+        missing_.push_back(shown(theirs.name));
+      }
     }
+    sources_[ours] = std::move(source);
+  }
+
+  // Checks shape and type, the latter against those of the parameter's first part.
+  void check_part(const PlacedTensor& part, const TheirTensor& theirs,
+                  const std::vector<TensorPart>& before) {
+    const auto* const found = &part;
     Shape given = found->tensor->shape;
     if (theirs.longer && !given.empty() && given[0] > theirs.shape[0]) {
       given[0] = theirs.shape[0];
@@ -145,8 +155,10 @@ class Matcher {
     } else if (given != theirs.shape) {
       misshapen_.push_back(fmt::format("{} is {}, but the model needs {}", shown(theirs.name),
                                        to_string(found->tensor->shape), to_string(theirs.shape)));
+    } else if (!before.empty() && before[0].at.tensor->dtype != found->tensor->dtype) {
+      misshapen_.push_back(fmt::format("{} is of another type than {}", shown(theirs.name),
+                                       shown(before[0].theirs.name)));
     }
-    sources_[ours] = {*found, theirs};
   }
 
   std::map<std::string, TensorSource> finish() {
@@ -209,10 +221,22 @@ class Matcher {
 
 }  // namespace
 
+namespace {
+
+bool has_mark(const TensorFiles& files, const NameMap& map) {
+  return map.mark.empty() || std::ranges::any_of(files.tensors(), [&](const auto& place) {
+           return is_named(map.mark, place.first) ||
+                  is_named(map.mark.substr(map.prefix.size()), place.first);
+         });
+}
+
+}  // namespace
+
 const NameMap& guess_names(const TensorFiles& files) {
   for (const std::string& name : name_maps()) {
     const NameMap& map = *find_name_map(name);
-    if (!map.rows.empty() && Matcher(files, map).find(map.rows.front().theirs) != nullptr) {
+    if (!map.rows.empty() && Matcher(files, map).find(map.rows.front().theirs) != nullptr &&
+        has_mark(files, map)) {
       return map;
     }
   }
@@ -242,7 +266,9 @@ std::vector<std::byte> as_theirs(const TheirTensor& theirs, std::vector<std::byt
   return turned;
 }
 
-std::vector<std::byte> read_box(const TensorSource& source, const Region& box) {
+namespace {
+
+std::vector<std::byte> read_part(const TensorPart& source, const Region& box) {
   if (source.theirs.transposed) {
     return read_transposed(source, box);
   }
@@ -256,6 +282,21 @@ std::vector<std::byte> read_box(const TensorSource& source, const Region& box) {
                                           static_cast<size_t>(count * size)));
   });
   return result;
+}
+
+}  // namespace
+
+std::vector<std::byte> read_box(const TensorSource& source, const Region& box) {
+  if (source.parts[0].theirs.part < 0) {
+    return read_part(source.parts[0], box);
+  }
+  std::vector<std::byte> all;
+  for (int64_t i = 0; i < box.extent[0]; ++i) {
+    const std::vector<std::byte> part = read_part(
+        source.parts.at(static_cast<size_t>(box.start[0] + i)), dimensions(box, 1, box.dims));
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  return all;
 }
 
 }  // namespace hidup

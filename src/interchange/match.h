@@ -13,10 +13,16 @@
 
 namespace hidup {
 
-// The source of a parameter.
-struct TensorSource {
+// The source of a parameter, or of a part of it.
+struct TensorPart {
   PlacedTensor at;
   TheirTensor theirs;
+};
+// The source of a parameter: one tensor, or one for each index of its first dimension, all of one
+// type.
+struct TensorSource {
+  std::vector<TensorPart> parts;
+  DType dtype() const { return parts.front().at.tensor->dtype.value(); }
 };
 
 // Returns the map whose names the files have; "hidup" where no other map fits.

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
+#include <utility>
 
 #include "core/check.h"
 
@@ -47,12 +49,51 @@ constexpr NameRow kLlama[] = {
     {"layers.{}.attention.v.weight", "model.layers.{}.self_attn.v_proj.weight", kTransposed},
     {"layers.{}.attention.out.weight", "model.layers.{}.self_attn.o_proj.weight", kTransposed, 3},
     {"layers.{}.norm2.weight", "model.layers.{}.post_attention_layernorm.weight"},
+    {"norm.weight", "model.norm.weight"},
+    {"head.weight", "lm_head.weight", kTransposed},
     {"layers.{}.ffn.gate.weight", "model.layers.{}.mlp.gate_proj.weight", kTransposed},
     {"layers.{}.ffn.up.weight", "model.layers.{}.mlp.up_proj.weight", kTransposed},
     {"layers.{}.ffn.down.weight", "model.layers.{}.mlp.down_proj.weight", kTransposed},
-    {"norm.weight", "model.norm.weight"},
-    {"head.weight", "lm_head.weight", kTransposed},
 };
+constexpr size_t kLlamaOutside = std::size(kLlama) - 3;  // rows outside of feed-forward networks
+
+// MixtralForCausalLM: its w1 is the gate, w2 down and w3 up. It adds these to Llama's other rows.
+constexpr NameRow kMixtralExperts[] = {
+    {"layers.{}.moe.router.weight", "model.layers.{}.block_sparse_moe.gate.weight", kTransposed},
+    {"layers.{}.moe.experts.gate.weight",
+     "model.layers.{}.block_sparse_moe.experts.{expert}.w1.weight", kTransposed},
+    {"layers.{}.moe.experts.up.weight",
+     "model.layers.{}.block_sparse_moe.experts.{expert}.w3.weight", kTransposed},
+    {"layers.{}.moe.experts.down.weight",
+     "model.layers.{}.block_sparse_moe.experts.{expert}.w2.weight", kTransposed},
+};
+// The DeepSeek models before multi-head latent attention, such as deepseek-moe-16b, and
+// Glm4MoeForCausalLM, which routes as DeepSeek-V3 does. They add these to all of Llama's rows.
+constexpr NameRow kDeepSeekExperts[] = {
+    {"layers.{}.moe.router.weight", "model.layers.{}.mlp.gate.weight", kTransposed},
+    {"layers.{}.moe.router.balance", "model.layers.{}.mlp.gate.e_score_correction_bias"},
+    {"layers.{}.moe.experts.gate.weight", "model.layers.{}.mlp.experts.{expert}.gate_proj.weight",
+     kTransposed},
+    {"layers.{}.moe.experts.up.weight", "model.layers.{}.mlp.experts.{expert}.up_proj.weight",
+     kTransposed},
+    {"layers.{}.moe.experts.down.weight", "model.layers.{}.mlp.experts.{expert}.down_proj.weight",
+     kTransposed},
+    {"layers.{}.moe.shared.gate.weight", "model.layers.{}.mlp.shared_experts.gate_proj.weight",
+     kTransposed},
+    {"layers.{}.moe.shared.up.weight", "model.layers.{}.mlp.shared_experts.up_proj.weight",
+     kTransposed},
+    {"layers.{}.moe.shared.down.weight", "model.layers.{}.mlp.shared_experts.down_proj.weight",
+     kTransposed},
+};
+template <size_t kFirst, size_t kMore>
+constexpr auto joined(const NameRow* first, const NameRow (&more)[kMore]) {
+  std::array<NameRow, kFirst + kMore> rows{};
+  std::copy(first, first + kFirst, rows.begin());
+  std::copy(more, more + kMore, rows.begin() + kFirst);
+  return rows;
+}
+constexpr auto kMixtral = joined<kLlamaOutside>(kLlama, kMixtralExperts);
+constexpr auto kDeepSeek = joined<std::size(kLlama)>(kLlama, kDeepSeekExperts);
 constexpr NameCopy kLlamaCopies[] = {{"lm_head.weight", "model.embed_tokens.weight"}};
 constexpr std::string_view kLlamaIgnored[] = {"model.layers.{}.self_attn.rotary_emb.inv_freq"};
 
@@ -64,6 +105,20 @@ const std::array kMaps = {
             .rows = kGpt2,
             .copies = kGpt2Copies,
             .ignored = kGpt2Ignored},
+    NameMap{.name = "mixtral",
+            .family = "llama",
+            .prefix = "model.",
+            .mark = kMixtralExperts[0].theirs,
+            .rows = kMixtral,
+            .copies = kLlamaCopies,
+            .ignored = kLlamaIgnored},
+    NameMap{.name = "deepseek",
+            .family = "llama",
+            .prefix = "model.",
+            .mark = kDeepSeekExperts[0].theirs,
+            .rows = kDeepSeek,
+            .copies = kLlamaCopies,
+            .ignored = kLlamaIgnored},
     NameMap{.name = "llama",
             .family = "llama",
             .prefix = "model.",
@@ -89,10 +144,28 @@ std::optional<std::string_view> layer_in(std::string_view pattern, std::string_v
   return number ? std::optional(layer) : std::nullopt;
 }
 
-std::string with_layer(std::string_view pattern, std::string_view layer) {
+constexpr std::string_view kExpert = "{expert}";
+
+// Returns the pattern with the text in place of the mark.
+std::string with(std::string_view pattern, std::string_view mark, std::string_view text) {
   std::string name(pattern);
-  const size_t at = name.find("{}");
-  return at == std::string::npos ? name : name.replace(at, 2, layer);
+  const size_t at = name.find(mark);
+  return at == std::string::npos ? name : name.replace(at, mark.size(), text);
+}
+
+// Returns their tensor of that name for our parameter, or for an expert of it, of that shape.
+TheirTensor of_row(const NameRow& row, std::string name, const Shape& shape) {
+  TheirTensor found{.name = std::move(name), .shape = shape, .longer = row.longer};
+  const auto split = shape.begin() + row.rows;
+  if (row.layout == TheirLayout::vector) {
+    found.shape = {elements(shape)};
+  } else if (row.layout != TheirLayout::same) {
+    found.rows = elements({shape.begin(), split});
+    const int64_t columns = elements({split, shape.end()});
+    found.transposed = row.layout == TheirLayout::transposed;
+    found.shape = found.transposed ? Shape{columns, found.rows} : Shape{found.rows, columns};
+  }
+  return found;
 }
 
 }  // namespace
@@ -117,26 +190,31 @@ bool is_ignored(const NameMap& map, std::string_view theirs) {
   });
 }
 
-TheirTensor their_tensor(const NameMap& map, const std::string& ours, const Shape& shape) {
+bool is_named(std::string_view pattern, std::string_view name) {
+  return layer_in(pattern, name).has_value();
+}
+
+std::vector<TheirTensor> their_tensors(const NameMap& map, const std::string& ours,
+                                       const Shape& shape) {
   if (map.rows.empty()) {
-    return {.name = ours, .shape = shape};
+    return {{.name = ours, .shape = shape}};
   }
   for (const NameRow& row : map.rows) {
     const std::optional<std::string_view> layer = layer_in(row.ours, ours);
     if (!layer) {
       continue;
     }
-    TheirTensor found{.name = with_layer(row.theirs, *layer), .shape = shape, .longer = row.longer};
-    const auto split = shape.begin() + row.rows;
-    if (row.layout == TheirLayout::vector) {
-      found.shape = {elements(shape)};
-    } else if (row.layout != TheirLayout::same) {
-      found.rows = elements({shape.begin(), split});
-      const int64_t columns = elements({split, shape.end()});
-      found.transposed = row.layout == TheirLayout::transposed;
-      found.shape = found.transposed ? Shape{columns, found.rows} : Shape{found.rows, columns};
+    const std::string name = with(row.theirs, "{}", *layer);
+    if (name.find(kExpert) == std::string::npos) {
+      return {of_row(row, name, shape)};
     }
-    return found;
+    std::vector<TheirTensor> all;
+    for (int64_t expert = 0; expert < shape[0]; ++expert) {
+      all.push_back(of_row(row, with(name, kExpert, std::to_string(expert)),
+                           {shape.begin() + 1, shape.end()}));
+      all.back().part = expert;
+    }
+    return all;
   }
   fail(ExitCode::usage, "the names of {} have none for the parameter {}", map.name, ours);
 }

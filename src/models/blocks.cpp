@@ -11,15 +11,15 @@
 namespace hidup {
 namespace {
 
-// Returns the slots of an expert for the tokens of a sequence.
-int64_t capacity_of(const ModelDeck& model, int64_t choices) {
-  if (!model.moe.capacity_factor) {
-    return model.sequence;
+// Returns the slots of an expert for a sequence of so many tokens.
+int64_t capacity_of(const MoeDeck& moe, int64_t tokens) {
+  if (!moe.capacity_factor) {
+    return tokens;
   }
-  const double slots =
-      std::ceil(*model.moe.capacity_factor * static_cast<double>(choices) *
-                static_cast<double>(model.sequence) / static_cast<double>(model.moe.experts));
-  return static_cast<int64_t>(std::clamp(slots, 1.0, static_cast<double>(model.sequence)));
+  const double even =
+      static_cast<double>(moe.choices() * tokens) / static_cast<double>(moe.experts);
+  return static_cast<int64_t>(
+      std::clamp(std::ceil(*moe.capacity_factor * even), 1.0, static_cast<double>(tokens)));
 }
 
 }  // namespace
@@ -102,66 +102,104 @@ TensorId BlockBuilder::activation(const std::string& name, const std::string& dr
   return style_.activation_dropout ? dropout(dropout_name, y) : y;
 }
 
-TensorId BlockBuilder::feed_forward(const std::string& name, TensorId x) {
-  const TensorId up = linear(name + ".up", x, {model_.hidden, model_.ffn}, 1, style_.up);
+TensorId BlockBuilder::feed_forward(const std::string& name, TensorId x, int64_t width,
+                                    bool has_bias) {
+  const auto layer = [&](const std::string& part, TensorId input, const Shape& weight,
+                         const LinearInit& init) {
+    return has_bias ? linear(name + part, input, weight, 1, init)
+                    : product(name + part, input, weight, 1, init.weight);
+  };
+  const TensorId up = layer(".up", x, {model_.hidden, width}, style_.up);
   const TensorId active = activation(name, name + ".activation_dropout", up);
-  return linear(name + ".down", active, {model_.ffn, model_.hidden}, 1, style_.down);
+  return layer(".down", active, {width, model_.hidden}, style_.down(model_, width));
 }
 
-TensorId BlockBuilder::gated_feed_forward(const std::string& name, TensorId x) {
-  const TensorId gate =
-      product(name + ".gate", x, {model_.hidden, model_.ffn}, 1, style_.up.weight);
-  const TensorId up = product(name + ".up", x, {model_.hidden, model_.ffn}, 1, style_.up.weight);
+TensorId BlockBuilder::gated_feed_forward(const std::string& name, TensorId x, int64_t width) {
+  const TensorId gate = product(name + ".gate", x, {model_.hidden, width}, 1, style_.up.weight);
+  const TensorId up = product(name + ".up", x, {model_.hidden, width}, 1, style_.up.weight);
   const TensorId active = graph_.add_op(OpKind::swiglu, name + ".swiglu", {gate, up});
-  return product(name + ".down", active, {model_.ffn, model_.hidden}, 1, style_.down.weight);
+  return product(name + ".down", active, {width, model_.hidden}, 1,
+                 style_.down(model_, width).weight);
+}
+
+BlockBuilder::Routing BlockBuilder::route(const std::string& name, TensorId x) {
+  const MoeDeck& moe = model_.moe;
+  const bool sigmoid = moe.score == "sigmoid";
+  const TensorId router = graph_.add_parameter(name + ".router.weight",
+                                               {model_.hidden, moe.experts}, style_.router, true);
+  const TensorId logits = graph_.add_op(OpKind::wide_matmul, name + ".router", {x, router});
+  RouteAttributes attributes{.capacity = capacity_of(moe, graph_.tensor(x).shape[1]),
+                             .choices = moe.choices(),
+                             .hash = moe.router == "hash",
+                             .balance_loss = moe.balance_loss,
+                             .z_loss = moe.z_loss,
+                             .gshard = moe.balance == "gshard"};
+  std::vector<TensorId> inputs = {logits};
+  if (moe.balance_speed) {
+    attributes.sigmoid = sigmoid;
+    attributes.speed = *moe.balance_speed;
+    inputs.push_back(graph_.add_parameter(name + ".router.balance", {moe.experts}, {}, false));
+  }
+  const TensorId routing = graph_.add_op(moe.balance_speed ? OpKind::route_biased : OpKind::route,
+                                         name + ".routing", inputs, attributes);
+  const TensorId gates = graph_.add_op(
+      OpKind::gate, name + ".gates", {logits, routing},
+      GateAttributes{
+          .normalize = moe.normalize != "off", .scale = moe.routed_scaling, .sigmoid = sigmoid});
+  return {routing, gates, graph_.add_op(OpKind::expert_counts, name + ".counts", {routing})};
+}
+
+TensorId BlockBuilder::expert_linear(const std::string& name, TensorId x, int64_t out,
+                                     TensorId counts, const LinearInit& init) {
+  const int64_t count = model_.moe.experts;
+  const TensorId weight = graph_.add_parameter(
+      name + ".weight", {count, graph_.tensor(x).shape.back(), out}, init.weight, true);
+  if (model_.moe.bias == "off") {
+    return graph_.add_op(OpKind::expert_matmul, name, {x, weight, counts});
+  }
+  const TensorId bias = graph_.add_parameter(name + ".bias", {count, out}, init.bias, false);
+  const TensorId product = graph_.add_op(OpKind::expert_matmul, name, {x, weight, counts});
+  return graph_.add_op(OpKind::expert_bias, name + ".biased", {product, bias, counts});
+}
+
+TensorId BlockBuilder::expert_network(const std::string& name, TensorId x, TensorId counts) {
+  const std::string full = name + ".experts";
+  const int64_t width = model_.moe.ffn.value_or(model_.ffn);
+  TensorId active = -1;
+  if (style_.gated) {
+    const TensorId gate = expert_linear(full + ".gate", x, width, counts, style_.up);
+    const TensorId up = expert_linear(full + ".up", x, width, counts, style_.up);
+    active = graph_.add_op(OpKind::swiglu, full + ".swiglu", {gate, up});
+  } else {
+    const TensorId up = expert_linear(full + ".up", x, width, counts, style_.up);
+    active = activation(full, name + ".activation_dropout", up);
+  }
+  return expert_linear(full + ".down", active, model_.hidden, counts, style_.down(model_, width));
 }
 
 TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
-  const int64_t count = model_.moe.experts;
-  const int64_t choices = model_.moe.choices();
-  const bool has_bias = model_.moe.bias != "off";
-
-  const TensorId router =
-      graph_.add_parameter(name + ".router.weight", {model_.hidden, count}, style_.router, true);
-  const TensorId logits = graph_.add_op(OpKind::matmul, name + ".router", {x, router});
-  const TensorId routing = graph_.add_op(OpKind::route, name + ".routing", {logits},
-                                         RouteAttributes{.capacity = capacity_of(model_, choices),
-                                                         .choices = choices,
-                                                         .hash = model_.moe.router == "hash",
-                                                         .balance_loss = model_.moe.balance_loss,
-                                                         .z_loss = model_.moe.z_loss,
-                                                         .gshard = model_.moe.balance == "gshard"});
-  const TensorId gates = graph_.add_op(OpKind::gate, name + ".gates", {logits, routing},
-                                       GateAttributes{.normalize = model_.moe.normalize != "off"});
-  const TensorId counts = graph_.add_op(OpKind::expert_counts, name + ".counts", {routing});
-
-  const auto expert_linear = [&](const std::string& part, TensorId input, int64_t in, int64_t out,
-                                 const LinearInit& init) {
-    const std::string full = name + ".experts." + part;
-    const TensorId weight =
-        graph_.add_parameter(full + ".weight", {count, in, out}, init.weight, true);
-    if (!has_bias) {
-      return graph_.add_op(OpKind::expert_matmul, full, {input, weight, counts});
-    }
-    const TensorId bias = graph_.add_parameter(full + ".bias", {count, out}, init.bias, false);
-    const TensorId product = graph_.add_op(OpKind::expert_matmul, full, {input, weight, counts});
-    return graph_.add_op(OpKind::expert_bias, full + ".biased", {product, bias, counts});
-  };
+  const auto [routing, gates, counts] = route(name, x);
   const bool packs = !model_.moe.capacity_factor;
   const TensorId buffer =
       packs ? graph_.add_op(OpKind::expert_pack, name + ".pack", {x, routing, counts})
             : graph_.add_op(OpKind::dispatch, name + ".dispatch", {x, routing});
-  const TensorId up = expert_linear("up", buffer, model_.hidden, model_.ffn, style_.up);
-  const TensorId active = activation(name + ".experts", name + ".activation_dropout", up);
-  const TensorId down = expert_linear("down", active, model_.ffn, model_.hidden, style_.down);
-  if (packs) {
-    return graph_.add_op(OpKind::expert_unpack, name + ".unpack", {down, routing, gates, counts});
+  const TensorId down = expert_network(name, buffer, counts);
+  const TensorId routed =
+      packs ? graph_.add_op(OpKind::expert_unpack, name + ".unpack", {down, routing, gates, counts})
+            : graph_.add_op(OpKind::combine, name + ".combine", {down, routing, gates});
+  if (model_.moe.shared_experts == 0) {
+    return routed;
   }
-  return graph_.add_op(OpKind::combine, name + ".combine", {down, routing, gates});
+  const std::string beside = name + ".shared";
+  const int64_t width = model_.moe.shared_experts * model_.moe.ffn.value_or(model_.ffn);
+  const TensorId shared = style_.gated ? gated_feed_forward(beside, x, width)
+                                       : feed_forward(beside, x, width, model_.moe.bias != "off");
+  return graph_.add_op(OpKind::add, name + ".sum", {routed, shared});
 }
 
 bool BlockBuilder::has_experts(int64_t layer) const {
-  return model_.moe.experts > 0 && (layer + 1) % model_.moe.every == 0;
+  return model_.moe.experts > 0 && layer >= model_.moe.first_dense &&
+         (layer + 1) % model_.moe.every == 0;
 }
 
 std::string BlockBuilder::second_half_name(int64_t layer) const {
@@ -172,7 +210,8 @@ TensorId BlockBuilder::second_half(int64_t layer, const std::string& name, Tenso
   if (has_experts(layer)) {
     return experts(name, x);
   }
-  return style_.gated ? gated_feed_forward(name, x) : feed_forward(name, x);
+  return style_.gated ? gated_feed_forward(name, x, model_.ffn)
+                      : feed_forward(name, x, model_.ffn, true);
 }
 
 }  // namespace hidup

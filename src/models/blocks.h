@@ -17,7 +17,8 @@ struct LinearInit {
 // Differences of the families' blocks beside their order.
 struct BlockStyle {
   LinearInit qkv, out;  // projections before and behind attention
-  LinearInit up, down;  // products of feed-forward networks and experts
+  LinearInit up;        // products of feed-forward networks and experts
+  LinearInit (*down)(const ModelDeck& model, int64_t width);  // from that inner width
   Init router;
   OpKind activation = OpKind::relu;
   bool activation_dropout = true;  // dropout behind the activation
@@ -55,9 +56,18 @@ class BlockBuilder {
   std::string second_half_name(int64_t layer) const;
 
  private:
+  // The routing of tokens, and the weights of their experts.
+  struct Routing {
+    TensorId routing, gates, counts;
+  };
+
   bool has_experts(int64_t layer) const;
-  TensorId feed_forward(const std::string& name, TensorId x);
-  TensorId gated_feed_forward(const std::string& name, TensorId x);
+  TensorId feed_forward(const std::string& name, TensorId x, int64_t width, bool has_bias);
+  TensorId gated_feed_forward(const std::string& name, TensorId x, int64_t width);
+  Routing route(const std::string& name, TensorId x);
+  TensorId expert_linear(const std::string& name, TensorId x, int64_t out, TensorId counts,
+                         const LinearInit& init);
+  TensorId expert_network(const std::string& name, TensorId x, TensorId counts);
   TensorId experts(const std::string& name, TensorId x);
   TensorId activation(const std::string& name, const std::string& dropout_name, TensorId x);
 

@@ -33,11 +33,14 @@ Batch add_batch(Graph& graph, const Deck& deck) {
 BlockStyle bert_style(const ModelDeck& model) {
   const auto hidden = static_cast<double>(model.hidden);
   const Init in_hidden = uniform(1.0 / std::sqrt(hidden));
-  const Init in_ffn = uniform(1.0 / std::sqrt(static_cast<double>(model.ffn)));
   return {.qkv = {uniform(std::sqrt(6.0 / (4.0 * hidden)))},
           .out = {in_hidden},
           .up = {in_hidden, in_hidden},
-          .down = {in_ffn, in_ffn},
+          .down =
+              [](const ModelDeck&, int64_t width) {
+                const Init start = uniform(1.0 / std::sqrt(static_cast<double>(width)));
+                return LinearInit{start, start};
+              },
           .router = in_hidden};
 }
 
@@ -134,12 +137,14 @@ TensorId pre_norm_blocks(BlockBuilder& builder, int64_t layers, TensorId x, Step
 // The outputs of blocks start smaller, the more blocks add to the residual stream.
 BlockStyle gpt_style(const ModelDeck& model) {
   constexpr double kDeviation = 0.02;
+  const auto last = [](const ModelDeck& deck, int64_t) {
+    return LinearInit{normal(kDeviation / std::sqrt(2.0 * static_cast<double>(deck.layers)))};
+  };
   const Init start = normal(kDeviation);
-  const Init last = normal(kDeviation / std::sqrt(2.0 * static_cast<double>(model.layers)));
   return {.qkv = {start},
-          .out = {last},
+          .out = last(model, model.ffn),
           .up = {start},
-          .down = {last},
+          .down = last,
           .router = start,
           .activation = OpKind::gelu,
           .activation_dropout = false};
@@ -169,7 +174,7 @@ BlockStyle llama_style() {
   return {.qkv = {start},
           .out = {start},
           .up = {start},
-          .down = {start},
+          .down = [](const ModelDeck&, int64_t) { return LinearInit{normal(0.02)}; },
           .router = start,
           .activation = OpKind::silu,
           .activation_dropout = false,

@@ -100,11 +100,18 @@ struct AdamAttributes {
   }
 };
 
+struct RouterBiasAttributes {
+  double speed = 0.0;  // how far a bias moves in a step
+
+  bool operator==(const RouterBiasAttributes&) const = default;
+  static void each(auto& self, auto visit) { visit("speed", self.speed, AttributeRange{}); }
+};
+
 using InstructionAttributes =
     std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes, DropoutAttributes,
                  LayerNormAttributes, RotaryAttributes, AttentionAttributes, RouteAttributes,
                  ExpertAttributes, GateAttributes, LossAttributes, ExpertLoadAttributes,
                  RouterSumsAttributes, RouterLossAttributes, ResidualNormAttributes,
-                 ReshardAttributes, ClipAttributes, AdamAttributes>;
+                 ReshardAttributes, ClipAttributes, AdamAttributes, RouterBiasAttributes>;
 
 }  // namespace hidup

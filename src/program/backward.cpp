@@ -121,11 +121,14 @@ class BackwardPass {
     if (!has_backward(op)) {
       return;
     }
-    const ValueId dy = output_gradient(scope);
-    check(dy >= 0 || op.output == graph_.loss() || op.kind == OpKind::route, "{} has no use",
+    ValueId dy = output_gradient(scope);
+    check(dy >= 0 || op.output == graph_.loss() || is_route(op), "{} has no use",
           graph_.op_name(scope.op));
     if (recomputation_.is_needed()) {
       recomputation_.need(scope, read_by(scope.op, scope.microbatch), dy);
+    }
+    if (op.kind == OpKind::wide_matmul) {  // the backward pass multiplies in the inputs' type
+      dy = builder_.convert(scope, dy, graph_.tensor(op.inputs[0]).dtype, gradient_name(op.output));
     }
     for (const BackwardStep& step : steps) {
       if (step.opcode && is_needed(step, graph_, op)) {
@@ -227,7 +230,7 @@ class BackwardPass {
       values.push_back(builder_.reshard(scope.for_input(step.gradients_of[0]), value, wanted,
                                         builder_.value(value).name + ".factor", false));
     }
-    if (graph_.op(scope.op).kind == OpKind::route) {  // its losses also read the sums
+    if (is_route(graph_.op(scope.op))) {  // its losses also read the sums
       values.push_back(forward(scope.microbatch).saved[static_cast<size_t>(scope.op)][0]);
     }
     return values;

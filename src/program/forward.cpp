@@ -78,7 +78,7 @@ class ForwardPass {
     if (op.kind == OpKind::expert_counts && input_.exchanges_rows(op.output)) {
       tell_counts(scope, outputs[0]);
     }
-    if (op.kind == OpKind::route) {
+    if (is_route(op)) {
       expert_load(scope, outputs[0]);
       if (input_.trains && has_backward(op)) {
         values_->saved[index] = {router_sums(scope, inputs[0], outputs[0])};

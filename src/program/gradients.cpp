@@ -24,7 +24,7 @@ void ParameterGradients::collect_sums() {
     const Op& self = input_.graph.op(op);
     for (size_t i = 0; i < self.inputs.size(); ++i) {
       const TensorId id = self.inputs[i];
-      if (!input_.is_parameter(id) || !has_backward(self)) {
+      if (!input_.is_learned(id) || !has_backward(self)) {
         continue;
       }
       Gradient& gradient = gradients_[id];
@@ -86,7 +86,7 @@ int64_t ParameterGradients::bytes(TensorId id) const {
 ParameterGradients::Bucket ParameterGradients::completed_by(OpId op) const {
   Bucket complete;
   for (const TensorId id : input_.graph.op(op).inputs) {
-    if (input_.is_parameter(id) && gradients_.at(id).completed_by == op &&
+    if (input_.is_learned(id) && gradients_.at(id).completed_by == op &&
         std::ranges::find(complete, id) == complete.end()) {
       complete.push_back(id);
     }
@@ -109,7 +109,7 @@ void ParameterGradients::add_pass(const Scope& scope) {
   const Op& op = input_.graph.op(scope.op);
   Bucket complete;
   for (const TensorId id : op.inputs) {
-    if (input_.is_parameter(id) && has_backward(op) && --gradients_.at(id).missing == 0) {
+    if (input_.is_learned(id) && has_backward(op) && --gradients_.at(id).missing == 0) {
       complete.push_back(id);
     }
   }

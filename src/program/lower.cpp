@@ -90,7 +90,7 @@ class StepWriter {
       write_results();
     }
     gradients_->close({.phase = Phase::backward}, 0);
-    write_update(input_, parameters_, *gradients_, builder_);
+    write_update(input_, parameters_, *gradients_, forward_, builder_);
     builder_.weave();
   }
 

@@ -33,6 +33,7 @@ struct LoweringInput {
   OpId op_count() const { return static_cast<OpId>(graph.ops().size()); }
   Tensor::Role role(TensorId id) const { return graph.tensor(id).role; }
   bool is_parameter(TensorId id) const { return role(id) == Tensor::Role::parameter; }
+  bool is_learned(TensorId id) const { return is_parameter(id) && graph.tensor(id).learned; }
   const OpStrategy& rules(OpId op) const { return strategy.ops[static_cast<size_t>(op)]; }
   int consumers_of(TensorId id) const { return consumers[static_cast<size_t>(id)]; }
   const ParameterStrategy& stored(TensorId id) const { return *storage[static_cast<size_t>(id)]; }
@@ -244,6 +245,7 @@ void write_backward(const LoweringInput& input, const TaskLists& lists, bool spl
                     ParameterGradients& gradients, BackwardState& state, ProgramBuilder& builder);
 
 void write_update(const LoweringInput& input, const Parameters& parameters,
-                  const ParameterGradients& gradients, ProgramBuilder& builder);
+                  const ParameterGradients& gradients, const ForwardState& forward,
+                  ProgramBuilder& builder);
 
 }  // namespace hidup

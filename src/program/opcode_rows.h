@@ -117,8 +117,8 @@ double product_flops(const Told& told, Shapes in, Shapes out) {
 template <OpKind kKind, Computes kComputed>
 Sizes sizes_of_product(const Told& told, Shapes in, Shapes out) {
   const Product product = product_of<kComputed>(in, out);
-  return kKind == OpKind::matmul ? product_sizes(told, product.x, product.y)
-                                 : expert_sizes(product.x, product.y);
+  return kKind == OpKind::expert_matmul ? expert_sizes(product.x, product.y)
+                                        : product_sizes(told, product.x, product.y);
 }
 
 template <OpKind kKind, Computes kComputed, int kFlops = 0, int kGelus = 0>

@@ -60,6 +60,9 @@ Rows product_rows() {
       product<kMatmul, weight_gradient, 1>(
           matmul_backward_weight_bias, "matmul_backward_weight_bias",
           "x:T dy:T~ -> dweight:f+ dbias:f+", matmul_backward_weight),
+      product_forward<OpKind::wide_matmul>(wide_matmul, "x:T weight:T -> y:f",
+                                           {matmul_backward_input, "dy weight", "x"},
+                                           {matmul_backward_weight, "x dy", "weight"}),
   };
 }
 
@@ -166,6 +169,8 @@ Rows routing_rows() {
       // The backward pass exists only for the router's own losses (has_backward()).
       forward_pass<OpKind::route>(route, "logits:T -> routing:i",
                                   {{router_losses_backward, "logits", "logits"}}, {.random = true}),
+      forward_pass<OpKind::route_biased>(route_biased, "logits:T bias:f -> routing:i",
+                                         {{router_losses_backward, "logits", "logits"}}),
       {expert_load,
        "expert_load",
        "routing:i -> load:f",
@@ -288,6 +293,11 @@ Rows update_rows() {
        "(master:f=master m:f=m v:f=v parameter:T)*",
        [](const Told&, Shapes, Shapes out) { return per_element_of<3>(out); },
        {.attributes = AdamAttributes{}, .sizes = tensors_and_elements, .fuses = adam}},
+      {move_router_bias,
+       "move_router_bias",
+       "bias:f load:f scale:f -> moved:f=bias",
+       [](const Told&, Shapes in, Shapes) { return 2.0 * count(in[1]); },
+       {.attributes = RouterBiasAttributes{}}},
   };
 }
 

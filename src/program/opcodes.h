@@ -34,6 +34,7 @@ enum class Opcode {
   matmul_backward_input_gelu,  // fuse_backward()
   matmul_backward_weight,
   matmul_backward_weight_bias,  // fuse_backward()
+  wide_matmul,                  // a product that is not rounded; its backward pass is matmul's
   bias,
   bias_backward,
   relu,
@@ -63,6 +64,7 @@ enum class Opcode {
   cross_entropy_merge,
   cross_entropy_backward,
   route,
+  route_biased,
   expert_load,
   router_sums,  // these two compute a router's own losses (router_losses.h)
   router_losses_backward,
@@ -97,6 +99,7 @@ enum class Opcode {
   clip_scale,
   adam,
   adam_rounded,  // updates masters, and the parameters rounded from them
+  move_router_bias,
 };
 
 // An operand of the backward pass that comes from the forward pass.

@@ -36,7 +36,7 @@ void Parameters::add_values(TensorId id) {
               .init = tensor.init,
               .decay = tensor.decay};
   copies(id) = {builder_.add(value)};
-  if (!input_.trains) {
+  if (!input_.trains || !tensor.learned) {
     return;
   }
   value.role = Value::Role::optimizer_state;

@@ -13,8 +13,13 @@ using Bucket = ParameterGradients::Bucket;
 class UpdatePass {
  public:
   UpdatePass(const LoweringInput& input, const Parameters& parameters,
-             const ParameterGradients& gradients, ProgramBuilder& builder)
-      : input_(input), parameters_(parameters), gradients_(gradients), builder_(builder) {}
+             const ParameterGradients& gradients, const ForwardState& forward,
+             ProgramBuilder& builder)
+      : input_(input),
+        parameters_(parameters),
+        gradients_(gradients),
+        forward_(forward),
+        builder_(builder) {}
 
   void run() {
     Program& program = builder_.program();
@@ -34,10 +39,27 @@ class UpdatePass {
         ++scope.bucket;
       }
     }
+    for (const auto& [op, load] : forward_.loads) {
+      move_router_bias(op, load, scale);
+    }
   }
 
  private:
   static constexpr Scope kScope{.phase = Phase::update, .common = true};
+
+  // Moves a router's biases by the loads of its experts in the whole step, where they are stored.
+  void move_router_bias(OpId id, ValueId load, ValueId scale) {
+    const Op& op = input_.graph.op(id);
+    const double speed = op.as<RouteAttributes>().speed;
+    if (op.kind != OpKind::route_biased || speed == 0.0) {
+      return;
+    }
+    const ValueId bias = parameters_.stored(op.inputs[1]);
+    builder_
+        .emit(kScope, Opcode::move_router_bias, builder_.value(bias).name + ".move",
+              {bias, load, scale}, {bias})
+        .attributes = RouterBiasAttributes{speed};
+  }
 
   ValueId add_scalar(const std::string& name, Value::Role role, const Layout& layout) {
     return builder_.add({.name = name, .role = role, .shape = {}, .layout = layout});
@@ -125,14 +147,16 @@ class UpdatePass {
   const LoweringInput& input_;
   const Parameters& parameters_;
   const ParameterGradients& gradients_;
+  const ForwardState& forward_;
   ProgramBuilder& builder_;
 };
 
 }  // namespace
 
 void write_update(const LoweringInput& input, const Parameters& parameters,
-                  const ParameterGradients& gradients, ProgramBuilder& builder) {
-  UpdatePass(input, parameters, gradients, builder).run();
+                  const ParameterGradients& gradients, const ForwardState& forward,
+                  ProgramBuilder& builder) {
+  UpdatePass(input, parameters, gradients, forward, builder).run();
 }
 
 }  // namespace hidup

@@ -41,9 +41,9 @@ kernels::MatmulShape forward_size(const Operands& at) {
       .m = e.m, .n = e.n, .k = e.k, .transpose_b = transposed(at), .c_stride = at.out_stride(0)};
 }
 
-template <typename Element>
+template <typename Element, typename Result = Element>
 Launch matmul(const Operands& at) {
-  return [x = at.in_as<Element>(0), weight = at.in_as<Element>(1), y = at.out_as<Element>(0),
+  return [x = at.in_as<Element>(0), weight = at.in_as<Element>(1), y = at.out_as<Result>(0),
           size = forward_size(at)](Stream& stream) {
     kernels::matmul(stream, x, weight, y, size, false);
   };
@@ -355,6 +355,7 @@ template <typename T>
 std::vector<LaunchRow> dense_launches() {
   return {
       {Opcode::matmul, matmul<T>},
+      {Opcode::wide_matmul, matmul<T, float>},
       {Opcode::matmul_bias, matmul_bias<T>},
       {Opcode::matmul_bias_relu, matmul_bias_relu<T>},
       {Opcode::matmul_bias_gelu, matmul_bias_gelu<T>},

@@ -3,6 +3,7 @@
 #include "kernels/expert_matmul.h"
 #include "kernels/gate.h"
 #include "kernels/route.h"
+#include "kernels/router_bias.h"
 #include "kernels/router_losses.h"
 #include "runtime/operands.h"
 
@@ -28,11 +29,41 @@ Launch route(const Operands& at) {
   };
 }
 
+template <typename Element>
+Launch route_biased(const Operands& at) {
+  const auto& attributes = at.attributes<RouteAttributes>();
+  const Shape logits = at.in_shape(0);
+  const kernels::RouteSize size{logits[0], logits[1], logits[2], attributes.choices,
+                                attributes.capacity};
+  return [x = at.in_as<Element>(0), bias = at.in(1), routing = at.out_integers(0), size,
+          sigmoid = attributes.sigmoid](Stream& stream) {
+    kernels::route_biased(stream, x, bias, routing, size, sigmoid);
+  };
+}
+
+Launch move_router_bias(const Operands& at) {
+  const Region part = at.out_region(0);
+  const kernels::RouterBias args{
+      .bias = at.out(0),
+      .load = at.in(1),
+      .first = part.start[0],
+      .n = part.extent[0],
+      .experts = at.in_shape(1)[1],
+      .speed = static_cast<float>(at.attributes<RouterBiasAttributes>().speed),
+      .gradient_scale = at.in(2)};
+  return [args](Stream& stream) { kernels::move_router_bias(stream, args); };
+}
+
 kernels::GateSize gate_size(const Operands& at) {
   const Shape logits = at.in_shape(0);
   const auto& attributes = at.attributes<GateAttributes>();
-  return {logits[0] * logits[1], logits[2], at.in_shape(1)[2], attributes.capacity,
-          attributes.normalize};
+  return {logits[0] * logits[1],
+          logits[2],
+          at.in_shape(1)[2],
+          attributes.capacity,
+          attributes.normalize,
+          attributes.sigmoid,
+          static_cast<float>(attributes.scale)};
 }
 
 template <typename Element>
@@ -275,6 +306,8 @@ template <typename T>
 std::vector<LaunchRow> expert_launches() {
   return {
       {Opcode::route, route<T>},
+      {Opcode::route_biased, route_biased<T>},
+      {Opcode::move_router_bias, move_router_bias},
       {Opcode::expert_load, expert_load},
       {Opcode::router_sums, router_sums<T>},
       {Opcode::router_losses_backward, router_losses_backward<T>},

@@ -28,6 +28,7 @@ class RuleMaker {
         embedding();
         break;
       case OpKind::matmul:
+      case OpKind::wide_matmul:
         matmul();
         break;
       case OpKind::bias:
@@ -72,6 +73,9 @@ class RuleMaker {
         break;
       case OpKind::route:
         add("batch", {cut(0)}, cut(0), {cut(0)});
+        break;
+      case OpKind::route_biased:
+        add("batch", {cut(0), kWhole}, cut(0), {cut(0), kWhole});
         break;
       case OpKind::gate:
         add("batch", {cut(0), cut(0)}, cut(0), {cut(0), kWhole});

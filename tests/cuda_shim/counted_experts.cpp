@@ -4,6 +4,7 @@
 #include "kernels/dispatch.h"
 #include "kernels/expert_matmul.h"
 #include "kernels/gate.h"
+#include "kernels/router_bias.h"
 #include "kernels/router_losses.h"
 
 namespace hidup::kernels::testing {
@@ -30,6 +31,7 @@ struct CountedExperts {
   Floats weights = ones<float>(entries);
   Floats dweights = ones<float>(entries);
   Floats sums = ones<float>(3 * route.experts);
+  Floats balance = ones<float>(route.experts);
   DeviceArray<Element> x = ones<Element>(tokens * width);
   DeviceArray<Element> y = ones<Element>(tokens * width);
   DeviceArray<Element> buffer = ones<Element>(slots * width);
@@ -62,6 +64,12 @@ struct CountedExperts {
           route_forward<Element>(stream, logits.data(), routed.data(), route);
         },
         "a thread a token: its row is not its neighbours', and is read again");
+    add(
+        "route_biased", logits_bytes + 4 * route.experts, 4 * entries,
+        [this](Stream& stream) {
+          route_biased<Element>(stream, logits.data(), balance.data(), routed.data(), route, false);
+        },
+        "a thread a token: its row is not its neighbours', and is read again");
     const Region region = box({route.batch, route.sequence}, {0, 0}, {route.batch, route.sequence});
     if (kBytes<Element> == 4) {
       add(
@@ -83,6 +91,13 @@ struct CountedExperts {
                         route.capacity);
           },
           "a block for each expert reads all entries");
+      add(
+          "move_router_bias", 8 * route.experts + 4, 4 * route.experts,
+          [this](Stream& stream) {
+            move_router_bias(stream, {balance.data(), sums.data(), 0, route.experts, route.experts,
+                                      0.1F, weights.data()});
+          },
+          "one warp; loads twice");
     }
   }
 

@@ -137,6 +137,22 @@ TEST(Experts, SomeBlockHasThem) {
   EXPECT_EQ(problems_of(with_line(kModel, 2, "  layers: 1")), "");
 }
 
+TEST(Experts, DenseBlocksComeFirst) {
+  const std::string moe = "  moe: {experts: 4, every: 1, first_dense: ";
+  EXPECT_EQ(problems_of(model_with(moe + "1}")), "");
+  EXPECT_EQ(problems_of(model_with(moe + "2}")),
+            "m.yaml:6:44: model.moe.first_dense 2 leaves no block with experts: the last one is "
+            "number 2");
+}
+
+TEST(Experts, BiasesOfTheChoice) {
+  EXPECT_FALSE(parse(model_with("  moe: {experts: 4}")).model->moe.balance_speed);
+  EXPECT_EQ(parse(model_with("  moe: {experts: 4, balance_speed: 0}")).model->moe.balance_speed, 0);
+  EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: hash, balance_speed: 0.1}")),
+            "m.yaml:6:50: model.moe.balance_speed has no use with model.moe.router hash: no logits "
+            "decide where tokens go");
+}
+
 TEST(Experts, TheirKeysNeedThem) {
   const std::string missing = " is about experts, but model.moe.experts is missing or 0";
   EXPECT_EQ(problems_of(model_with("  moe: {router: top1, every: 1}")),
@@ -239,13 +255,19 @@ TEST(ResolvedDeck, HasOnlyKeysWithAPlace) {
             "  moe:\n"
             "    experts: 4\n"
             "    every: 2\n"
+            "    first_dense: 0\n"
+            "    ffn: auto\n"
+            "    shared_experts: 0\n"
             "    router: top1\n"
             "    top_k: auto\n"
+            "    score: softmax\n"
             "    normalize: on\n"
+            "    routed_scaling: 1\n"
             "    capacity_factor: 1.25\n"
             "    warn_imbalance: 4\n"
             "    balance_loss: 0\n"
             "    z_loss: 0\n"
+            "    balance_speed: none\n"
             "    bias: on\n");
   const Deck graph = parse(kGraph);
   EXPECT_EQ(model_of(graph),

@@ -90,6 +90,8 @@ def run(deck, dtype=torch.float64):
             golden["gradients"] = {n: p.grad.clone() for n, p in model.parameters.items()}
         norm = torch.nn.utils.clip_grad_norm_(model.parameters.values(), train["clip_norm"])
         optimizer.step()
+        if has_experts:
+            model.after_step()
         golden["loss"].append(loss.item())
         golden["grad_norm"].append(norm.item())
         if of_images:

@@ -18,6 +18,7 @@ class Bert:
     """
 
     causal = True
+    gated = False  # feed-forward networks are SwiGLU
 
     def __init__(self, model, seed, dtype):
         self.model, self.seed, self.dtype = model, seed, dtype
@@ -188,6 +189,8 @@ class Llama(Gpt):
     """Llama: RMS norms, rotary positions in the order of the public code, heads that share keys and values,
     SwiGLU, no biases, a head of its own or tied."""
 
+    gated = True
+
     def before_residual(self):
         return self.DEVIATION
 
@@ -292,11 +295,17 @@ class Experts:
     loss; `router_losses` has its parts without their weights."""
 
     # float32 could order closer logits differently, and golden values would depend on rounding.
-    MARGIN = 1e-3
+    MARGIN = 1e-4
 
     def __init__(self, model, seed, dtype):
         moe = model["moe"]
         self.experts, self.every = moe["experts"], moe["every"]
+        self.first, self.shared = moe.get("first_dense", 0), moe.get("shared_experts", 0)
+        self.ffn = moe.get("ffn", model["ffn"])
+        self.sigmoid = moe.get("score") == "sigmoid"
+        self.scaling = moe.get("routed_scaling", 1.0)
+        self.speed = moe.get("balance_speed")
+        self.router_bias = {}  # by layer with experts, where the choice has biases
         self.choices = moe["top_k"] if moe["router"] == "topk" else int(moe["router"][3:])
         self.normalize = self.choices > 1 and moe.get("normalize", True)
         self.bias = moe.get("bias", True)  # YAML reads off as False
@@ -307,16 +316,44 @@ class Experts:
         self.loads = []  # of the last step, by layer with experts: [2, experts]
         super().__init__(model, seed, dtype)
 
+    def has_experts(self, layer):
+        return layer >= self.first and (layer + 1) % self.every == 0
+
     def create_feed_forward(self, layer):
-        if (layer + 1) % self.every != 0:
+        if not self.has_experts(layer):
             super().create_feed_forward(layer)
             return
-        hidden, ffn, experts = self.model["hidden"], self.model["ffn"], self.experts
+        hidden, ffn, experts = self.model["hidden"], self.ffn, self.experts
         at = f"layers.{layer}.moe."
         self.create_inner(at + "router", (hidden, experts))
-        biases = ((experts, ffn), (experts, hidden)) if self.bias else (None, None)
-        self.create_inner(at + "experts.up", (experts, hidden, ffn), biases[0])
-        self.create_inner(at + "experts.down", (experts, ffn, hidden), biases[1])
+        if self.speed is not None:
+            self.router_bias[layer] = torch.zeros(experts, dtype=self.dtype)
+        for part in ["gate"] * self.gated + ["up"]:
+            self.create_inner(f"{at}experts.{part}", (experts, hidden, ffn),
+                              (experts, ffn) if self.bias else None)
+        self.create_inner(at + "experts.down", (experts, ffn, hidden),
+                          (experts, hidden) if self.bias else None)
+        if self.shared:
+            width, bias = self.shared * ffn, self.bias and not self.gated
+            for part in ["gate"] * self.gated + ["up"]:
+                self.create_inner(f"{at}shared.{part}", (hidden, width),
+                                  (width,) if bias else None)
+            self.create_inner(at + "shared.down", (width, hidden), (hidden,) if bias else None)
+
+    def shared_experts(self, at, h, step):
+        def product(part, x):
+            y = x @ self.parameters[at + part + ".weight"]
+            return y + self.parameters.get(at + part + ".bias", 0.0)
+
+        up = product("up", h)
+        inner = (F.silu(product("gate", h)) * up if self.gated else self.activation(at, up, step))
+        return product("down", inner)
+
+    def after_step(self):
+        """Moves the biases of the choice by the loads of the step (DeepSeek-V3, section 2.1.2)."""
+        for (_, bias), load in zip(sorted(self.router_bias.items()), self.loads):
+            chosen = load[0].to(self.dtype)
+            bias += self.speed * (chosen.mean() - chosen).sign()
 
     def loss(self, tokens, targets, step):
         self.loads, self.auxiliary = [], 0.0
@@ -336,15 +373,18 @@ class Experts:
             self.router_losses[name] += losses[name].item()
 
     def feed_forward(self, layer, h, step):
-        if (layer + 1) % self.every != 0:
+        if not self.has_experts(layer):
             return super().feed_forward(layer, h, step)
         p, at = self.parameters, f"layers.{layer}.moe."
         batch, _, hidden = h.shape
         logits = h @ p[at + "router.weight"]
-        chosen, slots = self.route(logits.detach())
-        gates = logits.softmax(-1).gather(-1, chosen)
+        scores = logits.sigmoid() if self.sigmoid else logits.softmax(-1)
+        biased = scores + self.router_bias[layer] if self.router_bias else logits
+        chosen, slots = self.route(biased.detach())
+        gates = scores.gather(-1, chosen)
         if self.normalize:
             gates = gates / gates.sum(-1, keepdim=True)
+        gates = self.scaling * gates
         self.add_router_losses(logits, chosen)
 
         # Sequence, position, number and row of every choice that has a slot.
@@ -355,15 +395,19 @@ class Experts:
         used = torch.zeros(self.experts, batch, self.capacity, 1, dtype=self.dtype)
         used[row] = 1.0
 
-        up = torch.einsum("ebch,ehf->ebcf", buffer, p[at + "experts.up.weight"])
-        if self.bias:
-            up = (up + p[at + "experts.up.bias"][:, None, None, :]) * used
-        up = self.activation(at, up, step)
+        def product(part):
+            y = torch.einsum("ebch,ehf->ebcf", buffer, p[f"{at}experts.{part}.weight"])
+            return (y + p[f"{at}experts.{part}.bias"][:, None, None, :]) * used if self.bias else y
+
+        up = product("up")
+        up = F.silu(product("gate")) * up if self.gated else self.activation(at, up, step)
         down = torch.einsum("ebcf,efh->ebch", up, p[at + "experts.down.weight"])
         if self.bias:
             down = down + p[at + "experts.down.bias"][:, None, None, :]
         y = torch.zeros_like(h).index_put((b, s), gates[b, s, c][:, None] * down[row],
                                           accumulate=True)
+        if self.shared:
+            y = y + self.shared_experts(at + "shared.", h, step)
         return self.dropout(at + "dropout", y, step)
 
     def route(self, logits):

@@ -1,6 +1,6 @@
 """Compares hidup with transformers: models that are imported, trained and exported.
 
-For gpt2.yaml and llama.yaml, with random weights: save_pretrained() writes a model, hidup trains it
+For the decks of theirs.py, with random weights: save_pretrained() writes a model, hidup trains it
 from there (--init) under several strategies and ranks, and exports it; from_pretrained() reads the
 export. Prints relative differences from PyTorch in double precision: of the first loss; the largest of
 all steps' losses; of the next step's loss, by hidup and by the exported model; and of the exported

@@ -51,6 +51,27 @@ TEST_F(Config, WhatIsWrittenFits) {
   EXPECT_EQ(refused("llama", deck_of("llama", ", kv_heads: 2"), nlohmann::json::object()), "");
 }
 
+const char* const kMixtralMoe = ", moe: {experts: 4, every: 1, bias: off}";
+const char* const kDeepSeekMoe =
+    ", moe: {experts: 4, every: 1, first_dense: 1, ffn: 7, shared_experts: 2, router: topk, top_k: "
+    "3, "
+    "score: sigmoid, routed_scaling: 2.5, balance_speed: 0, bias: off}";
+
+TEST_F(Config, ModelsWithExperts) {
+  const Deck mixtral = deck_of("llama", kMixtralMoe);
+  const Deck deepseek = deck_of("llama", kDeepSeekMoe);
+  EXPECT_EQ(refused("mixtral", mixtral, {{"sliding_window", 9}}), "");
+  EXPECT_EQ(refused("deepseek", deepseek, nlohmann::json::object()), "");
+  EXPECT_THAT(refused("mixtral", mixtral, {{"num_local_experts", 8}, {"sliding_window", 8}}),
+              AllOf(HasSubstr("num_local_experts is 8, but model.moe.experts is 4"),
+                    HasSubstr("sliding_window is 8, but model.sequence is")));
+  EXPECT_THAT(refused("deepseek", deepseek,
+                      {{"moe_intermediate_size", 8}, {"norm_topk_prob", false}, {"n_group", 2}}),
+              AllOf(HasSubstr("moe_intermediate_size is 8, but model.moe.ffn is 7"),
+                    HasSubstr("norm_topk_prob is false, but model.moe.normalize is true"),
+                    HasSubstr("n_group is 2, but the model has 1")));
+}
+
 TEST_F(Config, KeysThatDifferAreNamed) {
   EXPECT_THAT(refused("gpt2", deck_of("gpt"), {{"n_layer", 3}, {"n_embd", 32}}),
               AllOf(HasSubstr("n_layer is 3, but model.layers is 2"),

@@ -1,4 +1,4 @@
-"""Makes gpt2 and llama: models as transformers saves them, and losses of steps on them.
+"""Makes gpt2, llama, mixtral and deepseek: models as transformers saves them, and losses of steps on them.
 
 Needs PyTorch, transformers and PyYAML; downloads nothing.
 

@@ -1,6 +1,7 @@
 // Foreign tensors as hidup's parameters: names, shapes, elements.
 #include "interchange/match.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include "core/check.h"
@@ -165,13 +166,13 @@ TEST_F(Match, BoxesOfEveryLayout) {
     }
     const std::vector<float> found = floats(read_box(source, box));
     ASSERT_EQ(static_cast<int64_t>(found.size()), box.elements()) << name;
-    const int64_t columns = elements(shape) / source.theirs.rows;
+    const auto& [at, from] = source.parts.at(0);
+    const int64_t columns = elements(shape) / from.rows;
     const int64_t first =
-        (source.at.tensor->begin - files.tensors().begin()->second.file->tensors()[0].begin) / 4;
+        (at.tensor->begin - files.tensors().begin()->second.file->tensors()[0].begin) / 4;
     for (int64_t i = 0; i < box.elements(); ++i) {
       const int64_t ours = box.global_index(i);
-      const int64_t theirs =
-          source.theirs.transposed ? ours % columns * source.theirs.rows + ours / columns : ours;
+      const int64_t theirs = from.transposed ? ours % columns * from.rows + ours / columns : ours;
       EXPECT_EQ(found[static_cast<size_t>(i)], static_cast<float>(first + theirs)) << name;
     }
   }
@@ -183,9 +184,44 @@ TEST_F(Match, AsTheirsIsTheWayBack) {
   const TensorSource& source = sources.at("layers.0.attention.out.weight");
   Region whole{.dims = 4, .extent = {1, 3, 4, 12}, .global = {1, 3, 4, 12}};
   const std::vector<float> back =
-      floats(as_theirs(source.theirs, read_box(source, whole), DType::f32));
+      floats(as_theirs(source.parts.at(0).theirs, read_box(source, whole), DType::f32));
   for (size_t i = 1; i < back.size(); ++i) {
     EXPECT_EQ(back[i], back[i - 1] + 1.0F);
+  }
+}
+
+// Every expert is a tensor of theirs; a box has parts of several.
+TEST_F(Match, BoxesOfExperts) {
+  const std::string up = "layers.3.moe.experts.up.weight";
+  const Graph graph = graph_of({{up, {3, 4, 5}}, {"layers.3.moe.router.weight", {4, 3}}});
+  for (const auto& [names, router, pattern] :
+       {std::tuple{"mixtral", "block_sparse_moe.gate", "block_sparse_moe.experts.{}.w3"},
+        {"deepseek", "mlp.gate", "mlp.experts.{}.up_proj"}}) {
+    std::vector<SafeTensor> tensors = {
+        {.name = "model.embed_tokens.weight", .shape = {1}},
+        {.name = fmt::format("model.layers.3.{}.weight", router), .shape = {3, 4}}};
+    for (int expert = 0; expert < 3; ++expert) {
+      tensors.push_back({.name = fmt::format("model.layers.3.{}.weight",
+                                             fmt::format(fmt::runtime(pattern), expert)),
+                         .shape = {5, 4}});
+    }
+    EXPECT_EQ(guess_names(open(tensors)).name, names);
+    const TensorFiles files = open(tensors);
+    const TensorSource source = find_sources(files, *find_name_map(names), graph).at(up);
+    const Region box{.dims = 3, .start = {1, 1, 2}, .extent = {2, 3, 2}, .global = {3, 4, 5}};
+    const std::vector<float> found = floats(read_box(source, box));
+    const int64_t begin = files.tensors().begin()->second.file->tensors()[0].begin;
+    ASSERT_EQ(found.size(), 12U);
+    for (int64_t i = 0; i < 12; ++i) {
+      const int64_t index = box.global_index(i);
+      const PlacedTensor& at = source.parts.at(static_cast<size_t>(index / 20)).at;
+      const int64_t first = (at.tensor->begin - begin) / 4;
+      EXPECT_EQ(found[static_cast<size_t>(i)],
+                static_cast<float>(first + index % 5 * 4 + index % 20 / 5));
+    }
+    tensors.pop_back();
+    EXPECT_THAT(refused(tensors, names, graph), HasSubstr("missing: model.layers.3."));
+    EXPECT_EQ(their_tensors(*find_name_map(names), up, {3, 4, 5}).back().part, 2);
   }
 }
 

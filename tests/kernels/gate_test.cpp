@@ -7,7 +7,7 @@
 namespace hidup::kernels::testing {
 namespace {
 
-// Returns weights[t, c] from the whole softmax in double.
+// Returns weights[t, c] from the whole softmax, or from sigmoids, in double.
 Doubles reference(const Doubles& logits, const Ints& chosen, const GateSize& size) {
   Doubles weights;
   for (int64_t t = 0; t < size.tokens; ++t) {
@@ -18,12 +18,13 @@ Doubles reference(const Doubles& logits, const Ints& chosen, const GateSize& siz
     Doubles p;
     for (int64_t c = 0; c < size.choices; ++c) {
       const int64_t e = chosen[static_cast<size_t>(t * size.choices + c)];
-      p.push_back(std::exp(logits[static_cast<size_t>(t * size.experts + e)]) / sum);
+      const double x = logits[static_cast<size_t>(t * size.experts + e)];
+      p.push_back(size.sigmoid ? 1.0 / (1.0 + std::exp(-x)) : std::exp(x) / sum);
     }
     const double all =
         size.choices == 1 || !size.normalize ? 1.0 : std::accumulate(p.begin(), p.end(), 0.0);
     for (const double value : p) {
-      weights.push_back(value / all);
+      weights.push_back(static_cast<double>(size.scale) * value / all);
     }
   }
   return weights;
@@ -46,9 +47,18 @@ TEST(Gate, AgreesWithDoubleAndItsDifferences) {
                                 {0, 9, 5, 2, 2},
                                 {2, 0, 5, 1, 2}}) {
     SCOPED_TRACE(::testing::Message() << route.sequence << " " << route.experts);
-    for (const bool normalize : {true, false}) {
-      const GateSize size = {route.batch * route.sequence, route.experts, route.choices,
-                             route.capacity, normalize};
+    for (const auto& [normalize, sigmoid, scale] : {std::tuple{true, false, 1.0F},
+                                                    {false, false, 2.5F},
+                                                    {true, true, 2.5F},
+                                                    {false, true, 1.0F},
+                                                    {true, false, 0.5F}}) {
+      const GateSize size = {.tokens = route.batch * route.sequence,
+                             .experts = route.experts,
+                             .choices = route.choices,
+                             .capacity = route.capacity,
+                             .normalize = normalize,
+                             .sigmoid = sigmoid,
+                             .scale = scale};
       const auto chosen = random_choices(route, route.experts);
       const auto routing = routing_of(chosen, route);  // some choices are dropped
       const auto logits = random_floats("logits", size.tokens * size.experts, 2.0);
@@ -100,11 +110,40 @@ TEST(Gate, LargeLogitsDoNotOverflow) {
   }
 }
 
+// Sigmoids of e^-100 and e^-102 are 0 in float, but their shares of the sum are not.
+TEST(Gate, SigmoidsOfLargeLogitsKeepTheirShares) {
+  const Floats logits = {-100.0F, -102.0F, 200.0F};
+  const Floats dweights = {1.0F, -2.0F};
+  const double share = 1.0 / (1.0 + std::exp(-2.0));
+  for (const bool normalize : {true, false}) {
+    const GateSize size = {.tokens = 1,
+                           .experts = 3,
+                           .choices = 2,
+                           .capacity = 1,
+                           .normalize = normalize,
+                           .sigmoid = true};
+    Output weights(2);
+    Output dlogits(3);
+    const Ints routing = {0, 1};
+    run([&](Stream& s) {
+      gate_forward(s, logits.data(), routing.data(), weights.data(), size);
+      gate_backward(s, logits.data(), routing.data(), dweights.data(), dlogits.data(), size);
+    });
+    const double slope = normalize ? 3.0 * share * (1.0 - share) : 0.0;
+    expect_close(weights, normalize ? Doubles{share, 1.0 - share} : Doubles{0.0, 0.0},
+                 8.0 * kEpsilon, "weights");
+    expect_close(dlogits, {slope, -slope, 0.0}, 1e-6, "dlogits");
+  }
+}
+
 TEST(Gate, HasTheSameBitsForAnyTeam) {
-  for (const auto& [choices, normalize] :
-       {std::pair<int64_t, bool>{1, true}, {2, true}, {3, true}, {3, false}}) {
+  for (const auto& [choices, normalize, sigmoid] : {std::tuple<int64_t, bool, bool>{1, true, false},
+                                                    {2, true, false},
+                                                    {3, true, true},
+                                                    {3, false, true},
+                                                    {3, false, false}}) {
     const RouteSize route = {3, 170, 37, choices, 8};
-    const GateSize size = {510, 37, choices, 8, normalize};
+    const GateSize size = {510, 37, choices, 8, normalize, sigmoid};
     const auto routing = random_routing(route);
     const auto logits = random_floats("logits", size.tokens * size.experts, 2.0);
     const auto dweights = random_floats("dweights", size.tokens * size.choices);

@@ -1,5 +1,7 @@
 #include "kernels/route.h"
 
+#include "kernels/router_bias.h"
+
 #include "routing_test.h"
 
 namespace hidup::kernels::testing {
@@ -42,6 +44,80 @@ Ints best_experts(const Floats& logits, const RouteSize& size) {
     chosen.insert(chosen.end(), order.begin(), order.begin() + size.choices);
   }
   return chosen;
+}
+
+// Returns the scores that choices with biases compare: the softmax or the sigmoids, plus biases.
+Floats biased_scores(const Floats& logits, const Floats& bias, const RouteSize& size,
+                     bool sigmoid) {
+  Floats scores;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const size_t e = i % static_cast<size_t>(size.experts);
+    double sum = 0.0;
+    for (size_t other = i - e; other < i - e + static_cast<size_t>(size.experts); ++other) {
+      sum += std::exp(static_cast<double>(logits[other]));
+    }
+    const double x = static_cast<double>(logits[i]);
+    const double score = sigmoid ? 1.0 / (1.0 + std::exp(-x)) : std::exp(x) / sum;
+    scores.push_back(static_cast<float>(score) + bias[e]);
+  }
+  return scores;
+}
+
+TEST(Route, BiasesCountForTheChoice) {
+  for (const RouteSize size : {RouteSize{1, 1, 1, 1, 1},
+                               {3, 17, 5, 2, 4},
+                               {2, 33, 67, 8, 12},
+                               {2, 9, 4, 4, 3},
+                               {2, 9, 4, 2, 0},
+                               {0, 5, 3, 1, 2}}) {
+    const auto logits = random_floats("logits", size.batch * size.sequence * size.experts, 1.0);
+    const auto bias = random_floats("bias", size.experts, 0.3);
+    for (const bool sigmoid : {true, false}) {
+      IntOutput routing(size.batch * size.sequence * size.choices);
+      run([&](Stream& s) {
+        route_biased(s, logits.data(), bias.data(), routing.data(), size, sigmoid);
+      });
+      const auto scores = biased_scores(logits, bias, size, sigmoid);
+      EXPECT_EQ(routing.values(), routing_of(best_experts(scores, size), size)) << sigmoid;
+    }
+  }
+  IntOutput nothing(2);
+  run([&](Stream& s) {
+    route_biased<float>(s, nullptr, nullptr, nothing.data(), {1, 2, 0, 1, 3}, true);
+  });
+  EXPECT_EQ(nothing.values(), (Ints{-1, -1}));
+}
+
+TEST(Route, BiasesMoveTowardsTheMeanLoad) {
+  const Floats load = {3.0F, 0.0F, 6.0F, 3.0F, 2.0F};  // the mean is 2.8
+  const Floats before = {0.5F, 0.25F, 0.0F, -1.0F, 2.0F};
+  const Floats steps = {-0.125F, 0.125F, -0.125F, -0.125F, 0.125F};
+  const auto moved = [&](const Floats& loads, int64_t first, int64_t n, float scale) {
+    Output bias(Floats(before.begin() + first, before.begin() + first + n));
+    const Floats scales = {scale};
+    run([&](Stream& s) {
+      move_router_bias(s, {.bias = bias.data(),
+                           .load = loads.data(),
+                           .first = first,
+                           .n = n,
+                           .experts = static_cast<int64_t>(loads.size()),
+                           .speed = 0.125F,
+                           .gradient_scale = scales.data()});
+    });
+    return bias.values();
+  };
+  for (const auto& [first, n] : {std::pair<int64_t, int64_t>{0, 5}, {2, 3}, {4, 0}, {1, 1}}) {
+    Floats expected;
+    for (int64_t e = first; e < first + n; ++e) {
+      expected.push_back(before[static_cast<size_t>(e)] + steps[static_cast<size_t>(e)]);
+    }
+    EXPECT_EQ(moved(load, first, n, 0.5F), expected);
+  }
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float scale : {kNan, infinity}) {  // a step that is not finite
+    EXPECT_EQ(moved(load, 0, 5, scale), before);
+  }
+  EXPECT_EQ(moved(Floats(5, 7.0F), 0, 5, 1.0F), before) << "equal loads";
 }
 
 TEST(Route, FollowsTheDefinition) {

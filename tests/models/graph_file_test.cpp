@@ -117,16 +117,17 @@ INSTANTIATE_TEST_SUITE_P(
                           "own.txt:13:1: y has 30 classes, but the data has 31 different tokens"}));
 
 // Errors of parse_graph() keep their place.
-INSTANTIATE_TEST_SUITE_P(Text, WrongGraphFile,
-                         testing::Values(Wrong{
-                             "dispatch(x, routing)", "dispach(x, routing)",
-                             "own.txt:11:10: unknown operation dispach (did you "
-                             "mean dispatch?); there are embedding, positions, rotary, "
-                             "prepend, first, matmul, bias, relu, gelu, silu, swiglu, dropout, "
-                             "add, layer_norm, rms_norm, attention, grouped_attention, "
-                             "cross_entropy, route, gate, "
-                             "expert_counts, dispatch, expert_matmul, "
-                             "expert_bias, combine, expert_pack, expert_unpack"}));
+INSTANTIATE_TEST_SUITE_P(
+    Text, WrongGraphFile,
+    testing::Values(Wrong{
+        "dispatch(x, routing)", "dispach(x, routing)",
+        "own.txt:11:10: unknown operation dispach (did you "
+        "mean dispatch?); there are embedding, positions, rotary, "
+        "prepend, first, matmul, wide_matmul, bias, relu, gelu, silu, swiglu, dropout, "
+        "add, layer_norm, rms_norm, attention, grouped_attention, "
+        "cross_entropy, route, route_biased, gate, "
+        "expert_counts, dispatch, expert_matmul, "
+        "expert_bias, combine, expert_pack, expert_unpack"}));
 
 TEST(ReadGraph, WantsBothInputs) {
   try {

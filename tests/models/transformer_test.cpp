@@ -151,8 +151,8 @@ TEST(Transformer, RoutersOfAnyNumberOfExpertsWithLosses) {
   moe.z_loss = 0.25;
   const std::string text = print_graph(build_model(deck_of(1, moe), 31));
   const std::string expected = R"(
-layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0.5, capacity=5, choices=3, gshard=1, hash=0, z_loss=0.25} : i32[5, 7, 3]
-layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=5, experts=5, normalize=0} : f32[5, 7, 3]
+layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0.5, capacity=5, choices=3, gshard=1, hash=0, sigmoid=0, speed=0, z_loss=0.25} : i32[5, 7, 3]
+layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=5, experts=5, normalize=0, scale=1, sigmoid=0} : f32[5, 7, 3]
 )";
   EXPECT_NE(text.find(expected), std::string::npos) << text;
 }
@@ -177,9 +177,9 @@ layers.0.moe.combine = combine(layers.0.moe.experts.down, layers.0.moe.routing,)
 TEST(Transformer, ABlockWithExperts) {
   const std::string text = print_graph(build_model(deck_of(1, moe_of("top2", 1.0)), 31));
   const std::string expected = R"(
-layers.0.moe.router = matmul(layers.0.norm1, layers.0.moe.router.weight) {contract=1, transposed=0} : f32[5, 7, 5]
-layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0, capacity=3, choices=2, gshard=0, hash=0, z_loss=0} : i32[5, 7, 2]
-layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=3, experts=5, normalize=1} : f32[5, 7, 2]
+layers.0.moe.router = wide_matmul(layers.0.norm1, layers.0.moe.router.weight) {contract=1, transposed=0} : f32[5, 7, 5]
+layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0, capacity=3, choices=2, gshard=0, hash=0, sigmoid=0, speed=0, z_loss=0} : i32[5, 7, 2]
+layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=3, experts=5, normalize=1, scale=1, sigmoid=0} : f32[5, 7, 2]
 layers.0.moe.counts = expert_counts(layers.0.moe.routing) {capacity=3, experts=5} : i32[5, 5]
 layers.0.moe.dispatch = dispatch(layers.0.norm1, layers.0.moe.routing) {capacity=3, experts=5} : f32[5, 5, 3, 12]
 layers.0.moe.experts.up = expert_matmul(layers.0.moe.dispatch, layers.0.moe.experts.up.weight, layers.0.moe.counts) : f32[5, 5, 3, 20]

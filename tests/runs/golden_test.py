@@ -73,6 +73,15 @@ class GoldenTest(harness.RunTest):
     def test_llama_with_a_tied_head_by_tensor_parallelism(self):
         self.compare("llama-tied", 2, "megatron")
 
+    def test_gated_experts_as_mixtrals(self):
+        self.compare("mixtral", 2, "ep-deepspeed")
+
+    def test_sigmoids_biases_that_balance_and_shared_experts_as_deepseeks_on_one_rank(self):
+        self.compare("deepseek", 1)
+
+    def test_sigmoids_biases_that_balance_and_shared_experts_as_deepseeks_in_microbatches(self):
+        self.compare("deepseek", 3, "fsdp", 2)
+
     def test_vit_on_one_rank(self):
         self.compare("vit", 1)
 

@@ -33,6 +33,10 @@ std::vector<Graph> every_model() {
       }
     }
   }
+  // Without a capacity rows are packed.
+  graphs.push_back(build_model(
+      small_deck_of("gpt", {.experts = 5, .every = 2, .router = "top2", .balance_speed = 0.1}),
+      31));
   graphs.push_back(
       parse_graph("graph others\nparameter x : f32[5, 7, 6] = ones\ny = silu(x)\n", "others"));
   return graphs;

@@ -39,7 +39,7 @@ Graph random_model(Draw& draw) {
   deck.model->dropout = draw.of({0.0, 0.1});
   deck.model->tied_head = draw.of({"on", "off"});
   deck.train->batch = number(1, 9);
-  if (deck.model->family != std::string("llama") && draw.below(3) > 0) {
+  if (draw.below(3) > 0) {
     MoeDeck& moe = deck.model->moe;
     moe.experts = number(1, 6);
     moe.every = number(1, 2);
@@ -56,6 +56,16 @@ Graph random_model(Draw& draw) {
     moe.balance = draw.of({"switch", "gshard"});
     moe.z_loss = draw.of({0.0, 0.2});
     moe.bias = draw.of({"on", "off"});
+    moe.score = draw.of({"softmax", "sigmoid"});
+    moe.routed_scaling = draw.of({1.0, 2.5});
+    if (moe.router != "hash" && draw.below(2) == 0) {
+      moe.balance_speed = draw.of({0.0, 0.05});
+    }
+    moe.shared_experts = draw.of({0, 0, 1, 2});
+    if (draw.below(2) == 0) {
+      moe.ffn = number(2, 9);
+    }
+    moe.first_dense = draw.of({0, 0, 1});
   }
   return build_model(deck, kStrategyVocab);
 }

@@ -61,7 +61,8 @@ class Resume : public testing::Test {
 
 TEST_F(Resume, OnOtherRanksInF32) {
   for (const Graph& graph :
-       {strategy_model("bert"), strategy_model("bert", "top2", 3, 1.25), strategy_model("gpt")}) {
+       {strategy_model("bert"), strategy_model_of("bert", shared_and_balanced()),
+        strategy_model("gpt")}) {
     expect_equal_after_resume(graph, 2e-5);
   }
 }

@@ -50,6 +50,13 @@ active = gelu(biased)
 kept = dropout(active) {p=0.3}
 y = expert_unpack(kept, routing, gates, counts)
 )";
+constexpr const char* kRoutedWithBiases = R"(
+parameter logits : f32[5, 7, 3] = uniform(1)
+parameter balance : f32[3] = zeros
+routing = route_biased(logits, balance) {capacity=4, choices=2, sigmoid=1, speed=0.1, z_loss=1}
+gates = gate(logits, routing) {scale=2, sigmoid=1}
+counts = expert_counts(routing)
+)";
 constexpr const char* kExperts = R"(
 parameter x : f32[5, 7, 6] = uniform(1)
 parameter w : f32[3, 6, 7] = uniform(1)
@@ -94,6 +101,10 @@ std::vector<std::pair<std::string, std::string>> cases() {
        "input images : f32[5, 6, 6]\ninput targets : i32[5, 7]\n"
        "parameter t : f32[6] = uniform(1)\ny = prepend(images, t)\n"},
       {"y", x + "parameter w : f32[6, 7] = uniform(1)\ny = matmul(x, w)\n"},
+      {"logits", x + "parameter v : f32[6, 3] = uniform(1)\nlogits = wide_matmul(x, v)\n"
+                     "routing = route(logits) {capacity=4, choices=2}\n"
+                     "gates = gate(logits, routing) {normalize=0}\n"
+                     "buffer = dispatch(x, routing)\ny = combine(buffer, routing, gates)\n"},
       {"y",
        "parameter x : f32[5, 7, 3, 5] = uniform(1)\nparameter w : f32[3, 5, 6] = uniform(1)\n"
        "y = matmul(x, w) {contract=2}\n"},
@@ -142,6 +153,7 @@ std::vector<std::pair<std::string, std::string>> cases() {
       {"loss", x + "parameter z : f32[6] = uniform(1)\ny = bias(x, z)\n"},
       {"routing", experts},
       {"routing", losses},
+      {"routing", std::string(kRoutedWithBiases) + kExperts},
       {"gates", losses},
       {"gates", experts},
       {"counts", experts},

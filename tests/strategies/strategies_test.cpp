@@ -55,6 +55,11 @@ TEST_P(RandomStrategies, OfRoutersWithLosses) {
                                        ranks(), (number() + 2) / 3);
 }
 
+TEST_P(RandomStrategies, OfGatedAndSharedExperts) {
+  expect_equal_under_random_strategies(strategy_model_of("llama", shared_and_balanced()), ranks(),
+                                       (number() + 2) / 3);
+}
+
 // Two operations read one parameter, each in the layout of its rule.
 TEST_P(RandomStrategies, OfGpt) {
   expect_equal_under_random_strategies(strategy_model("gpt"), ranks(), (number() + 2) / 3);
@@ -115,7 +120,8 @@ TEST_P(NamedStrategies, OfModelsWithExperts) {
   for (const Graph& graph :
        {strategy_model("bert", "top2", 3, 1.25), strategy_model("bert", "top1", 5, 0.6),
         strategy_model("bert", "hash", 3, 0.8), strategy_model("bert", "top1", 1, 1.0),
-        strategy_model("gpt", "top2", 3, 1.25), strategy_model_of("gpt", two_with_gshard())}) {
+        strategy_model_of("llama", shared_and_balanced()),
+        strategy_model_of("gpt", two_with_gshard())}) {
     expect_equal_under_named_strategies(graph, ranks(), 3);
   }
 }

@@ -216,7 +216,25 @@ Graph strategy_model(const std::string& family, const std::string& router, int64
 }
 
 MoeDeck three_experts_per_token() {
-  return {.experts = 5, .router = "topk", .top_k = 3, .balance_loss = 0.5, .z_loss = 0.2};
+  return {.experts = 5,
+          .router = "topk",
+          .top_k = 3,
+          .balance_loss = 0.5,
+          .z_loss = 0.2,
+          .balance_speed = 0.03};
+}
+
+MoeDeck shared_and_balanced() {
+  return {.experts = 5,
+          .router = "topk",
+          .top_k = 3,
+          .capacity_factor = 1.25,
+          .bias = "off",
+          .score = "sigmoid",
+          .routed_scaling = 2.5,
+          .balance_speed = 0.05,
+          .shared_experts = 2,
+          .ffn = 7};
 }
 
 MoeDeck two_with_gshard() {

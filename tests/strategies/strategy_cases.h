@@ -64,6 +64,9 @@ Graph strategy_model_of(const std::string& family, MoeDeck moe, double dropout =
 // Routers have their own losses: Switch's and the z loss, or GShard's.
 MoeDeck three_experts_per_token();
 MoeDeck two_with_gshard();
+// Returns narrow experts beside two shared ones, chosen as DeepSeek-V3 does: by sigmoids and by
+// biases that balance the loads.
+MoeDeck shared_and_balanced();
 
 // Returns one axis, or for every second number two on 4 ranks; the outer one of them has
 // consecutive ranks in every second case.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/operation.h"
 #include "sharding/rules.h"
 
 namespace hidup {
@@ -16,10 +17,11 @@ class TensorParallel {
       : graph_(graph), rest_(along_sequence ? "sequence" : "replicate") {
     columns_.assign(graph.tensors().size(), "");
     find_grouped();
+    is_sum_.assign(graph.tensors().size(), false);
     feeds_route_.assign(graph.tensors().size(), false);
     for (const Op& op : graph.ops()) {
       for (const TensorId input : op.inputs) {
-        if (op.kind == OpKind::route) {
+        if (is_route(op)) {
           feeds_route_[static_cast<size_t>(input)] = true;
         }
       }
@@ -31,6 +33,9 @@ class TensorParallel {
     rules.reserve(graph_.ops().size());
     for (OpId id = 0; id < static_cast<OpId>(graph_.ops().size()); ++id) {
       rules.push_back(rule_of(id));
+      const Op& op = graph_.op(id);
+      is_sum_[static_cast<size_t>(op.output)] =
+          op.kind != OpKind::embedding && leaves_sums(id, rules.back());
     }
     return rules;
   }
@@ -59,6 +64,11 @@ class TensorParallel {
     return std::ranges::any_of(rules_of(graph_, id),
                                [&](const Rule& rule) { return rule.name == name; });
   }
+  bool leaves_sums(OpId id, const std::string& name) const {
+    return std::ranges::any_of(rules_of(graph_, id), [&](const Rule& rule) {
+      return rule.name == name && rule.output.is_partial();
+    });
+  }
   std::string rest(OpId id) const { return has_rule(id, rest_) ? rest_ : "replicate"; }
   // Cuts the operation's output by this rule, which its readers then follow.
   std::string cut(OpId id, const std::string& rule) {
@@ -75,6 +85,7 @@ class TensorParallel {
       case OpKind::cross_entropy:
         return before.empty() ? rest(id) : "vocabulary";
       case OpKind::matmul:
+      case OpKind::wide_matmul:
         if (!before.empty()) {
           return row_rule(id, before);
         }
@@ -91,17 +102,28 @@ class TensorParallel {
       case OpKind::dispatch:
       case OpKind::expert_pack:
       case OpKind::route:
+      case OpKind::route_biased:
       case OpKind::expert_counts:
       case OpKind::gate:
         return "replicate";
       case OpKind::expert_bias:  // after rows: passes on summands, which are summed after combine
         return before.empty() ? "partial" : cut(id, before);
+      case OpKind::add:  // sums what two branches leave as summands once, such as shared experts'
+        return is_sum_[static_cast<size_t>(op.inputs[0])] &&
+                       is_sum_[static_cast<size_t>(op.inputs[1])]
+                   ? "partial"
+                   : follow(id, before);
       case OpKind::combine:
       case OpKind::expert_unpack:
         return "partial";
       default:
-        return !before.empty() && has_rule(id, before) ? cut(id, before) : rest(id);
+        return follow(id, before);
     }
+  }
+
+  // Cuts as the first input where the operation can, otherwise as the rest.
+  std::string follow(OpId id, const std::string& before) {
+    return !before.empty() && has_rule(id, before) ? cut(id, before) : rest(id);
   }
 
   // Returns the rule for rows of heads or columns; for grouped heads, as the attention is cut.
@@ -137,6 +159,7 @@ class TensorParallel {
   std::string rest_;
   std::vector<std::string> columns_;  // per tensor: the rule that cut it; empty: not cut
   std::vector<bool> feeds_route_;     // per tensor
+  std::vector<bool> is_sum_;          // per tensor: ranks have summands of it
   std::vector<Role> role_;            // per tensor
 };
 

@@ -293,10 +293,15 @@ TransientBytes RuleCosts::add_parameter(const OpStrategy& op_strategy, size_t in
   const bool rounds = tensor.dtype != DType::f32;  // from an f32 master
   const Layout used = input_layout(op_strategy, input);
   const Reshard gather = in_bucket(value(stored.storage, tensor.dtype), used);
-  const Reshard sync = this->sync(op_strategy, input, stored);
   choice.gather_s += gather.comm_s;
+  choice.step_s += gather.compute_s;
+  if (!tensor.learned) {  // it has neither gradient nor optimizer state
+    choice.persistent_bytes += bytes(stored.tensor, stored.storage);
+    return {.gathered = used != stored.storage ? bytes(stored.tensor, used) : 0.0};
+  }
+  const Reshard sync = this->sync(op_strategy, input, stored);
   choice.sync_s += sync.comm_s;
-  choice.step_s += gather.compute_s + sync.compute_s;
+  choice.step_s += sync.compute_s;
 
   const Value scalar{.layout = Layout(mesh_.size(), Placement::replicate())};
   const Program program{.mesh = mesh_,
