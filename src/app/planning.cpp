@@ -290,7 +290,8 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
   const DeckSource model_text = read_deck_file(model);
   const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
   Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides, ranks);
-  deck = with_expert_loads(std::move(deck), expert_loads_text(deck));
+  const std::string loads = expert_loads_text(deck);
+  deck = with_expert_loads(std::move(deck), loads);
   int64_t all = 1;
   for (const MeshAxis& axis : deck.cluster->mesh) {
     all *= axis.size.value_or(1);

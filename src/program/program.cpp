@@ -8,6 +8,8 @@
 #include <set>
 #include <utility>
 
+#include "sharding/rules.h"
+
 namespace hidup {
 namespace {
 
