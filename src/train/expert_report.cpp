@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <utility>
 
@@ -18,7 +19,7 @@ constexpr size_t kShownLayers = 6;  // the least even ones, where there are more
 // Returns the value that this part of the sorted numbers does not exceed.
 double percentile(const std::vector<double>& sorted, double part) {
   const auto last = static_cast<double>(sorted.size() - 1);
-  return sorted[static_cast<size_t>(part * last + 0.5)];
+  return sorted[static_cast<size_t>(std::lround(part * last))];
 }
 
 }  // namespace
