@@ -23,7 +23,7 @@ struct MoeDeck {
   std::optional<double> capacity_factor;
   // Absolute path of a file with measured loads; empty: even ones are expected.
   std::string load;
-  // Of that file, per layer with experts: rows of each expert over their mean. No key sets them.
+  // Rows of each expert over their mean, by layer with experts, from that file. No key sets them.
   std::vector<std::shared_ptr<const std::vector<double>>> loads;
   double warn_imbalance = 0.0;  // largest load over the mean; 0: no warnings
   double balance_loss = 0.0;    // weight; 0: none

@@ -90,7 +90,7 @@ struct RouteAttributes {
   double balance_loss = 0.0;
   double z_loss = 0.0;
   bool gshard = false;  // the balance loss is GShard's instead of Switch's
-  // Of route_biased: the scores that the biases are added to, and how far they move in a step.
+  // route_biased has these: the scores that biases are added to, and how far they move in a step.
   bool sigmoid = false;  // sigmoids of the logits instead of their softmax
   double speed = 0.0;
 

@@ -21,7 +21,7 @@ struct LayerLoad {
 // Returns the loads of a layer in a step; `tokens`, `dropped`: choices by expert.
 LayerLoad layer_load(std::span<const int64_t> tokens, std::span<const int64_t> dropped);
 
-// What a run expects of its experts.
+// Loads that a run expects of its experts.
 struct ExpertExpectation {
   double warn_imbalance = 0.0;  // model.moe.warn_imbalance; 0: no warnings
   // The largest load over the mean that the plan expects (model.moe.load), by layer; a layer behind

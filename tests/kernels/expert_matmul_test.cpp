@@ -128,7 +128,7 @@ void all_passes(const ExpertInputs& in, ExpertOutputs& out, const ExpertSize& si
       threads);
 }
 
-// What the kernels compute, in double.
+// Results of the kernels, computed in double.
 struct ExpertDoubles {
   Doubles y;
   Doubles dx;
