@@ -311,8 +311,9 @@ class Experts:
         self.bias = moe.get("bias", True)  # YAML reads off as False
         self.weights = {name: moe[name] for name in ("balance_loss", "z_loss") if name in moe}
         self.gshard = moe.get("balance") == "gshard"
-        slots = math.ceil(moe["capacity_factor"] * self.choices * model["sequence"] / self.experts)
-        self.capacity = min(max(slots, 1), model["sequence"])
+        factor = math.inf if moe["capacity_factor"] == "none" else moe["capacity_factor"]
+        slots = factor * self.choices * model["sequence"] / self.experts
+        self.capacity = math.ceil(min(max(slots, 1), model["sequence"]))
         self.loads = []  # of the last step, by layer with experts: [2, experts]
         super().__init__(model, seed, dtype)
 
