@@ -68,7 +68,9 @@ std::function<void(Stream&)> bind(const Instruction& instruction, const Binding&
   return with_floating_type(element_dtype(binding.program, instruction), [&](auto zero) {
     static const LaunchTable kTable = make_table<decltype(zero)>();
     auto* const launch = kTable.at(static_cast<size_t>(instruction.opcode));
-    check(launch != nullptr, "nothing launches {}", name_of(instruction.opcode));
+    if (launch == nullptr) {
+      fail(ExitCode::internal, "nothing launches {}", name_of(instruction.opcode));
+    }
     Launch work = launch(Operands(instruction, binding));
     if (!instruction.beside_messages || !is_product(instruction.opcode)) {
       return work;
