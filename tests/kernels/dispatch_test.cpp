@@ -234,7 +234,7 @@ TEST(Dispatch, PackedRowsAreTheUsedSlots) {
       DispatchOutputs expected(slots);
       all_passes(in, in.buffer, routing, expected, slots);
 
-      // Behind the used rows is room, which is neither read nor written.
+      // The room behind the used rows is neither read nor written.
       const auto used = [&](const Floats& of) {
         return packed(of, counts, slots.capacity, slots.width);
       };
