@@ -44,6 +44,9 @@ class Unequal {
   // Returns the proposal with the best weights found; none where nothing fits in memory.
   std::optional<Proposal> best() const {
     RatioProgram program = measured();
+    if (!depends_on_shares(program)) {
+      return std::nullopt;
+    }
     constexpr int kRounds = 3;
     for (int round = 0; round < kRounds; ++round) {
       const std::optional<Ratios> ratios = solve_ratios(program);
@@ -83,6 +86,19 @@ class Unequal {
   RatioProgram measured() const {
     return measured_shares(proposal_.parts, axis_, classes_, state_.costs, state_.ranks,
                            state_.options.lowering, limits_of_classes());
+  }
+
+  // Returns false where equal parts fit and little of the step depends on the parts of ranks:
+  // unequal parts gain next to nothing there, and each trial simulates the step.
+  bool depends_on_shares(const RatioProgram& program) const {
+    constexpr double kLittle = 0.01;  // unequal parts save less than this part of the step
+    const std::vector<double> equal(classes_.size(),
+                                    1.0 / static_cast<double>(state_.mesh[axis_].size));
+    const std::vector<double> none(classes_.size(), 0.0);
+    const std::vector<int64_t> alike(classes_.size(), 1);
+    const double seconds = seconds_at(program, equal, equal);
+    return seconds - seconds_at(program, none, none) > kLittle * seconds ||
+           !fits(program, Weights{.compute = alike, .state = alike}, 1.0);
   }
 
   // Returns the memory of a rank by class; empty without limits.

@@ -86,6 +86,19 @@ std::vector<int> groups_of(const Graph& graph, const SearchOptions& options, int
   return groups;
 }
 
+std::optional<int> fewest_groups(const Graph& graph, const SearchOptions& options, int microbatches,
+                                 const std::function<double(int)>& bytes) {
+  const int64_t most = std::min<int64_t>(splittable_batch(graph) / microbatches,
+                                         std::ranges::max(options.accumulate));
+  const bool free = !options.hints.accumulate && accumulate_obstacle(graph).empty();
+  for (int groups = 1; free && groups <= most; groups *= 2) {
+    if (bytes(groups) <= static_cast<double>(options.memory_limit)) {
+      return groups;
+    }
+  }
+  return std::nullopt;
+}
+
 void visit_small_strategies(const Graph& graph, const Mesh& mesh, const CostModel& costs,
                             const SearchOptions& options,
                             const std::function<bool(const SmallStrategy&)>& visit,

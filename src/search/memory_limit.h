@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,6 +29,11 @@ std::vector<int> microbatches_of(const Graph& graph, const SearchOptions& option
 
 // Returns the numbers of groups, of `microbatches` each, that a search tries if memory is short.
 std::vector<int> groups_of(const Graph& graph, const SearchOptions& options, int microbatches);
+
+// Returns the least number of groups whose bytes fit in memory, among the powers of 2 up to the
+// largest number that a search tries; none where none fits, or hints give the number.
+std::optional<int> fewest_groups(const Graph& graph, const SearchOptions& options, int microbatches,
+                                 const std::function<double(int)>& bytes);
 
 // Returns the number of sequences in the batch; 1 where the batch cannot be split.
 int64_t splittable_batch(const Graph& graph);

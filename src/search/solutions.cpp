@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "search/axes/near_search.h"
@@ -28,7 +26,6 @@ constexpr size_t kDeep = 10;
 // The local search skips numbers of microbatches whose best strategy takes longer than the overall
 // best by more than this factor.
 constexpr double kMayWin = 1.1;
-
 // Returns the effort of the proof at a search level. A proof on several axes takes much longer.
 CertifyOptions proof_of(SearchLevel level, bool one_axis) {
   switch (level) {
@@ -52,13 +49,6 @@ double part_of_bytes(const Graph& shallow, const Graph& whole) {
     return sum;
   };
   return bytes(shallow) / bytes(whole);
-}
-
-// Sets the finder of plans that have none yet.
-void name_finder(std::vector<FoundPlan>& plans, const char* by) {
-  for (FoundPlan& plan : plans) {
-    plan.by = *plan.by == '\0' ? by : plan.by;
-  }
 }
 
 }  // namespace
@@ -147,11 +137,14 @@ bool ProblemSolver::is_shallow(const Solution& solution) const {
 
 void ProblemSolver::search_axes(Solution& solution) const {
   const BuildOptions how = build_options(solution);
+  DynamicOptions effort = this->effort();
+  // The joint search prices memory; without it, or with its choices, this search must, too.
+  effort.price_memory = !solution.built || solution.memory_choices;
   AxesResult found;
   if (is_shallow(solution)) {
     BuildOptions part = how;
     part.memory_limit *= part_of_bytes(shallow_->graph, graph_);
-    found = search_by_axes(shallow_->graph, mesh_, costs_, part, effort());
+    found = search_by_axes(shallow_->graph, mesh_, costs_, part, effort);
     for (FoundStrategy& each : found.found) {
       each.strategy = extended_to(graph_, *shallow_, each.strategy);
     }
@@ -162,7 +155,7 @@ void ProblemSolver::search_axes(Solution& solution) const {
     }
   }
   if (found.found.empty()) {
-    found = search_by_axes(graph_, mesh_, costs_, how, effort());
+    found = search_by_axes(graph_, mesh_, costs_, how, effort);
   }
   solution.by_axes = std::move(found.found);
   solution.found.lower_bound = found.lower_bound;
@@ -185,23 +178,39 @@ std::vector<FoundStrategy> ProblemSolver::near(const Solution& solution,
   return found;
 }
 
-void ProblemSolver::solve(std::vector<Solution>& solutions) const {
-  in_parallel(solutions.size(), options_.threads, [&](size_t s) {
-    if (solutions[s].built) {
-      DynamicResult& found = solutions[s].found;
-      const double by_axes = found.lower_bound;
-      DynamicOptions effort = joint_effort();
-      effort.fill = !solutions[s].memory_choices;  // what correct_estimate() corrects needs room
-      found = hidup::solve(solutions[s].built->problem, effort);
-      found.lower_bound = std::max(found.lower_bound, by_axes);
-      name_finder(found.plans, "joint problem");
-    }
-  });
-  for (Solution& solution : solutions) {
-    add(std::exchange(solution.by_axes, {}), solution);
+void ProblemSolver::solve(Solution& solution, bool price_memory) const {
+  if (!solution.built) {
+    return;
   }
+  DynamicOptions effort = joint_effort();
+  effort.price_memory = price_memory;
+  effort.fill = !solution.memory_choices;  // what correct_estimate() corrects needs room
+  const double by_axes = solution.found.lower_bound;
+  solution.found = hidup::solve(solution.built->problem, effort);
+  solution.found.lower_bound = std::max(solution.found.lower_bound, by_axes);
+  name_finder(solution.found.plans, "joint problem");
+}
+
+void ProblemSolver::solve(std::vector<Solution>& solutions) const {
+  in_parallel(solutions.size(), options_.threads, [&](size_t s) { solve(solutions[s], false); });
+  if (!memory_is_short(solutions)) {
+    in_parallel(solutions.size(), options_.threads, [&](size_t s) {
+      Solution& solution = solutions[s];
+      if (solution.built && !solution.found.too_large.empty()) {
+        price_memory(solution.built->problem, joint_effort(), solution.found);
+        name_finder(solution.found.plans, "joint problem");
+      }
+    });
+  }
+  add_by_axes(solutions);
   if (!one_axis_) {
     search_near_best(solutions);
+  }
+}
+
+void ProblemSolver::add_by_axes(std::vector<Solution>& solutions) const {
+  for (Solution& solution : solutions) {
+    add(std::exchange(solution.by_axes, {}), solution);
   }
 }
 
@@ -222,91 +231,11 @@ void ProblemSolver::search_near_best(std::vector<Solution>& solutions) const {
   }
   in_parallel(solutions.size(), options_.threads, [&](size_t s) {
     // With a price on bytes, every search takes many sweeps.
-    const bool free = solutions[s].found.memory_multiplier == 0.0;
+    const bool free = solutions[s].found.too_large.empty();
     if (starts[s] && free && starts[s]->objective_s <= kMayWin * best) {
       in_time([&] { add(near(solutions[s], *std::move(starts[s])), solutions[s]); });
     }
   });
-}
-
-bool ProblemSolver::memory_is_short(const std::vector<Solution>& solutions) const {
-  return options_.memory_limit > 0 && std::ranges::none_of(solutions, [](const Solution& solution) {
-           const bool fits = !solution.found.plans.empty() || !solution.by_axes.empty();
-           return fits && solution.found.memory_multiplier == 0.0;
-         });
-}
-
-void ProblemSolver::add_choices_of_memory(std::vector<Solution>& solutions) const {
-  if (!memory_is_short(solutions) || deadline_.has_passed()) {
-    return;
-  }
-  std::vector<Solution> with_choices;
-  for (const int microbatches : microbatches_of(graph_, options_)) {
-    for (const int accumulate : groups_of(graph_, options_, microbatches)) {
-      with_choices.push_back(
-          {.microbatches = microbatches, .accumulate = accumulate, .memory_choices = true});
-    }
-  }
-  build(with_choices);
-  solve(with_choices);
-  in_parallel(with_choices.size(), options_.threads,
-              [&](size_t s) { in_time([&] { correct_estimate(with_choices[s]); }); });
-  if (std::ranges::any_of(with_choices, [](const Solution& each) { return !each.built; }) &&
-      deadline_.has_passed()) {
-    return;  // the earlier solutions may be the only ones
-  }
-  for (const Solution& before : solutions) {
-    const auto same = std::ranges::find_if(with_choices, [&](const Solution& solution) {
-      return solution.microbatches == before.microbatches &&
-             solution.accumulate == before.accumulate;
-    });
-    add_plans_of(before, *same);
-  }
-  solutions = std::move(with_choices);
-}
-
-void ProblemSolver::correct_estimate(Solution& solution) const {
-  constexpr int kRounds = 3;
-  constexpr double kMargin = 0.99;
-  if (!solution.built) {
-    return;
-  }
-  Problem& problem = solution.built->problem;
-  const double limit = problem.memory_limit;
-  const std::vector<uint64_t> signatures = signatures_of(problem);
-  DynamicResult found = solution.found;
-  DynamicOptions effort = joint_effort();
-  effort.fill = false;
-  for (int round = 0; round < kRounds && !found.plans.empty() && !deadline_.has_passed(); ++round) {
-    const FoundPlan& best = found.plans[0];
-    const auto reduced = reduced_graphs_of(graph_, signatures, best.plan.choices);
-    const Strategy strategy = to_strategy(graph_, mesh_, *solution.built, best.plan);
-    const auto planned =
-        static_cast<double>(planned_bytes(parts_of(graph_, reduced, strategy), options_.lowering));
-    if (planned <= limit) {
-      break;
-    }
-    problem.memory_limit =
-        std::min(kMargin * limit * best.cost.bytes / planned, kMargin * problem.memory_limit);
-    found = hidup::solve(problem, effort);
-    for (const FoundPlan& plan : found.plans) {
-      add_if_it_fits(problem, plan.plan, solution.found);
-    }
-    name_finder(solution.found.plans, "joint problem");
-  }
-  if (!found.plans.empty()) {  // the others only seem to fit
-    std::erase_if(solution.found.plans,
-                  [&](const FoundPlan& plan) { return plan.cost.bytes > problem.memory_limit; });
-  }
-  problem.memory_limit = limit;
-}
-
-void ProblemSolver::add_plans_of(const Solution& before, Solution& solution) const {
-  for (size_t p = 0; before.built && p < before.found.plans.size(); ++p) {
-    const FoundPlan& found = before.found.plans[p];
-    add_strategy(to_strategy(graph_, mesh_, *before.built, found.plan), found.by, solution);
-  }
-  put_in_order(solution.found);
 }
 
 void ProblemSolver::add_strategy(const Strategy& strategy, const char* by,
@@ -347,39 +276,23 @@ void ProblemSolver::certify(std::vector<Solution>& solutions, const Deadline& de
   proof.work /= std::max<size_t>(1, solutions.size() / options_.microbatches.size());
   in_parallel(solutions.size(), options_.threads, [&](size_t s) {
     Solution& solution = solutions[s];
-    if (!solution.built || solution.found.plans.empty()) {
+    if (!solution.built || std::isinf(best)) {
       return;
     }
     std::vector<FoundPlan> before = solution.found.plans;
     before.resize(std::min(before.size(), options_.simulated));
     hidup::certify(solution.built->problem, effort, proof, best, solution.found);
     name_finder(solution.found.plans, "proof");
-    if (solution.found.plans[0].plan.choices != before[0].plan.choices) {
+    if (!before.empty() && solution.found.plans[0].plan.choices != before[0].plan.choices) {
       solution.before_proof = std::move(before);
     }
   });
 }
 
-std::vector<std::vector<Solution>> solve_for_more_memory(
-    const Graph& graph, const Mesh& mesh, const std::shared_ptr<const ReshardCosts>& reshards,
-    const SearchOptions& options, const Deadline& deadline) {
-  const RankLimits& limits = options.memory_of_ranks;
-  const auto least = static_cast<double>(options.memory_limit);
-  const double mean =
-      std::accumulate(limits.begin(), limits.end(), 0.0) / static_cast<double>(limits.size());
-  std::vector<std::vector<Solution>> all;
-  for (const double limit : {1.25 * least, 1.6 * least, 2.0 * least, mean}) {
-    if (limit > mean) {
-      continue;
-    }
-    SearchOptions more = options;
-    more.memory_limit = std::llround(limit);
-    const ProblemSolver solver(graph, mesh, reshards, more, deadline);
-    std::vector<Solution>& solutions = all.emplace_back(solver.build());
-    solver.solve(solutions);
-    solver.add_choices_of_memory(solutions);
+void name_finder(std::vector<FoundPlan>& plans, const char* by) {
+  for (FoundPlan& plan : plans) {
+    plan.by = *plan.by == '\0' ? by : plan.by;
   }
-  return all;
 }
 
 bool has_plans(const std::vector<Solution>& solutions) {

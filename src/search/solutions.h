@@ -5,11 +5,12 @@
 // follows (axes/near_search.h), whose joint problem has the rules of the best strategy so far and
 // those that differ from them on one axis. It gives no bound. For graphs of 40 layers and more
 // both work on a reduced graph; what they find is extended to all blocks (extended_to()) and
-// costed by the joint problem. Where the fastest plans do not fit in the memory, the problems get
-// further choices (ProblemSolver::add_choices_of_memory()), and what is planned corrects the
-// estimate.
+// costed by the joint problem. Where the fastest plans do not fit in the memory (short_memory.cpp),
+// groups of microbatches come first, because they need no other problems. Where these leave time to
+// gain, the problems get further choices. The bytes planned correct the estimate.
 #pragma once
 
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -32,6 +33,10 @@ struct Solution {
   // Strategies of the search by one axis at a time, best first. After solve() they are among the
   // plans; without a joint problem they stay here, with the joint search's strategies near them.
   std::vector<FoundStrategy> by_axes;
+  // Where memory is short: the simulated seconds of the fastest plan for any memory, and of the
+  // fastest that fits; infinite without one.
+  double free_s = std::numeric_limits<double>::infinity();
+  double fitting_s = std::numeric_limits<double>::infinity();
 };
 
 class ProblemSolver {
@@ -43,12 +48,15 @@ class ProblemSolver {
 
   // Builds a problem per number of microbatches, and searches one axis at a time.
   std::vector<Solution> build() const;
-  // Finds plans for all solutions, jointly over all axes.
+  // Finds plans for all solutions, jointly over all axes. Where the fastest plans of some solutions
+  // fit in memory, this finds slower ones for the others; where none fits,
+  // add_choices_of_memory() follows.
   void solve(std::vector<Solution>& solutions) const;
   // Returns true where the fastest plans of all solutions do not fit in memory.
   bool memory_is_short(const std::vector<Solution>& solutions) const;
-  // Replaces the solutions where the fastest plans do not fit in memory. The new problems, solved,
-  // may gather and free parameters, recompute operations, and accumulate gradients over groups.
+  // Adds solutions where the fastest plans do not fit in memory. The first ones accumulate
+  // gradients over groups. Where these do not make up for the memory, new problems follow, which
+  // may also gather and free parameters and recompute operations.
   void add_choices_of_memory(std::vector<Solution>& solutions) const;
   // Raises the lower bounds until `deadline`. A number of microbatches that is certainly slower
   // than the best plan of the others needs no better bound.
@@ -60,6 +68,19 @@ class ProblemSolver {
   DynamicOptions joint_effort() const;  // all axes at once
   void build(Solution& solution) const;
   void build(std::vector<Solution>& solutions) const;
+  // Finds plans that fit in memory. `price_memory`: also where the fastest plan does not.
+  void solve(Solution& solution, bool price_memory) const;
+  // Adds the strategies of the search by one axis at a time to the plans.
+  void add_by_axes(std::vector<Solution>& solutions) const;
+  // Returns the fewest groups with which the solution's fastest plan may fit; none without any.
+  std::optional<int> fewest_groups(const Solution& solution) const;
+  // Solves and adds the solutions whose numbers are new.
+  void add_grouped(std::vector<Solution> grouped, std::vector<Solution>& solutions) const;
+  // Simulates the fastest plan of each solution, and the fastest that fits, and sets their times.
+  void simulate(std::vector<Solution>& solutions) const;
+  double simulated_s(const Solution& solution, const Plan& plan) const;
+  // Replaces the solutions whose fastest plan does not fit.
+  void add_choices(std::vector<Solution>& solutions) const;
   // Adds strategies and a lower bound of the search by one axis at a time.
   void search_axes(Solution& solution) const;
   // Returns true where searches that start from one strategy use the shallow graph.
@@ -91,6 +112,9 @@ class ProblemSolver {
 std::vector<std::vector<Solution>> solve_for_more_memory(
     const Graph& graph, const Mesh& mesh, const std::shared_ptr<const ReshardCosts>& reshards,
     const SearchOptions& options, const Deadline& deadline);
+
+// Sets the finder of plans that have none yet.
+void name_finder(std::vector<FoundPlan>& plans, const char* by);
 
 // These return: true where a solution has a plan or a strategy; the least objective of all, 0
 // without any; and the lower bound for all strategies, 0 where unknown.

@@ -207,14 +207,16 @@ TEST(WhatIf, SharesAreOfTheirRanks) {
 // Decks with a fast device and two slow ones, which get unequal parts.
 struct UnequalDevices {
   explicit UnequalDevices(const std::string& bandwidth, const std::string& fast = "400GFLOPS",
-                          const std::string& gradients = "model")
+                          const std::string& gradients = "model",
+                          const std::string& memory = "2GiB", const std::string& others = "1GiB")
       : input(SmallDecks().read(
             {"model.hidden=64", "model.sequence=32", "train.batch=24",
              "train.gradients=" + gradients,
              "cluster.mesh=[{name: ranks, size: 3, bandwidth: " + bandwidth + ", latency: 5us}]",
-             "cluster.devices=[{count: 1, flops: " + fast +
-                 ", memory: 2GiB}, "
-                 "{count: 2, flops: 100GFLOPS}]"})),
+             "cluster.devices=[{count: 1, flops: " + fast + ", memory: " + memory +
+                 "}, "
+                 "{count: 2, flops: 100GFLOPS, memory: " +
+                 others + "}]"})),
         profile(costs_without_ranks(input.deck, input.mesh)),
         options(search_options(input.deck, input.graph, input.mesh, "")) {
     options.time_limit_s = 0.0;
@@ -251,6 +253,21 @@ TEST(WhatIf, DevicesStayUnequal) {
   const WhatIf& more = find(report, "ranks along axis ranks x 2");
   EXPECT_FALSE(more.feasible);
   EXPECT_EQ(more.reason, "cluster.devices does not say which devices they have");
+}
+
+// The fast device has four times the memory of the others, which is short.
+TEST(WhatIf, MemoryStaysUnequal) {
+  const auto with = [](const char* bandwidth, const char* memory, const char* others) {
+    return UnequalDevices(bandwidth, "400GFLOPS", "model", memory, others);
+  };
+  const UnequalDevices now = with("200MB/s", "4MiB", "1MiB");
+  const WhatIfReport report = now.report();
+  EXPECT_DOUBLE_EQ(report.now_s, now.step());
+  const double faster = with("400MB/s", "4MiB", "1MiB").step();
+  EXPECT_LT(faster, 0.9 * with("400MB/s", "1MiB", "1MiB").step());
+  EXPECT_GT(faster, 1.01 * with("400MB/s", "4MiB", "4MiB").step());
+  expect_step(report, "bandwidth of axis ranks x 2", faster);
+  expect_step(report, "memory x 2", with("200MB/s", "8MiB", "2MiB").step());
 }
 
 TEST(WhatIf, NothingThatFitsIsAnError) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 
 #include "brute_force.h"
 #include "random_problem.h"
@@ -93,6 +94,69 @@ TEST_P(SmallProblems, TimesScale) {
                 kFactor * tolerance(seconds))
         << "seed " << seed;
   }
+}
+
+// The convex hull of the time and the bytes of all plans, where it crosses the memory limit.
+struct Hull {
+  double bound_s = 0.0;    // the hull's time at the limit
+  double fitting_s = 0.0;  // of the fastest plan on the hull that fits
+  double free_s = 0.0;     // of the fastest plan
+};
+
+// Tries all pairs of a plan that fits and one that does not: the lowest line between two is the
+// hull.
+Hull hull_of(const Problem& problem) {
+  std::vector<Evaluation> plans;
+  for_all_plans(problem, [&](const Plan& plan) { plans.push_back(evaluate(problem, plan)); });
+  const std::span fitting(std::ranges::stable_partition(
+      plans, [&](const Evaluation& plan) { return plan.bytes > problem.memory_limit; }));
+  const std::span others(plans.begin(), plans.size() - fitting.size());
+  const double least_s = std::ranges::min(fitting, {}, &Evaluation::seconds).seconds;
+  Hull hull{least_s, least_s, least_s};
+  for (const Evaluation& other : others) {
+    hull.free_s = std::min(hull.free_s, other.seconds);
+    for (const Evaluation& one : fitting) {
+      const double price = (one.seconds - other.seconds) / (other.bytes - one.bytes);
+      const double s = one.seconds - price * (problem.memory_limit - one.bytes);
+      if (price > 0.0 && s < hull.bound_s) {
+        hull.bound_s = s;
+        hull.fitting_s = one.seconds;
+      }
+    }
+  }
+  return hull;
+}
+
+// The sweeps are wide enough to find the fastest plan at every price.
+TEST_P(SmallProblems, PricesOfMemoryLeadToTheConvexHull) {
+  const DynamicOptions options{
+      .width = 1000, .states = 0, .bounds = 0, .price_memory = false, .fill = false};
+  int priced = 0, tight = 0;
+  for (uint64_t seed = 6000; seed < 6200; ++seed) {
+    Problem problem = random_problem({.seed = seed, .microbatches = GetParam()});
+    const double limit = some_limit(problem);
+    problem.memory_limit = limit;
+    DynamicResult found = solve(problem, options);
+    for (const double part : {1.0, 1.0, 0.9}) {  // twice with the same limit
+      problem.memory_limit = part * limit;
+      if (!least_seconds(problem) || found.too_large.empty()) {
+        continue;
+      }
+      ++priced;
+      const Hull hull = hull_of(problem);
+      price_memory(problem, options, found);
+      EXPECT_NEAR(found.too_large[0].cost.seconds, hull.free_s, tolerance(hull.free_s));
+      ASSERT_FALSE(found.plans.empty()) << "seed " << seed;
+      EXPECT_LE(found.plans[0].cost.seconds, hull.fitting_s * (1.0 + 1e-4)) << "seed " << seed;
+      tight += found.lower_bound >= hull.bound_s * (1.0 - 1e-4) ? 1 : 0;
+      EXPECT_LE(found.lower_bound, least_seconds(problem).value() * (1.0 + 1e-9));
+      for (const FoundPlan& plan : found.plans) {
+        EXPECT_LE(plan.cost.bytes, problem.memory_limit);
+      }
+    }
+  }
+  EXPECT_GT(priced, 200);  // of 600
+  EXPECT_GE(tight, 0.97 * priced);
 }
 
 INSTANTIATE_TEST_SUITE_P(Microbatches, SmallProblems, testing::Values(1, 2, 4));

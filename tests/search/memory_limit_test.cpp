@@ -75,6 +75,28 @@ TEST(MemoryLimit, WhatJustFitsIsFound) {
   }
 }
 
+// Of 512 bytes, 256 divide by the number of groups.
+TEST(MemoryLimit, AllowsTheFewestGroups) {
+  Setting setting = setting_in_one_group();
+  const Graph graph = setting.graph();
+  const auto fewest = [&](int64_t limit, int microbatches) {
+    setting.options.memory_limit = limit;
+    return fewest_groups(graph, setting.options, microbatches,
+                         [](int groups) { return 256.0 + 256.0 / groups; });
+  };
+  setting.options.accumulate = {1, 8};
+  EXPECT_EQ(fewest(512, 1), 1);
+  EXPECT_EQ(fewest(511, 1), 2);
+  EXPECT_EQ(fewest(384, 1), 2);
+  EXPECT_EQ(fewest(383, 1), 4);
+  EXPECT_EQ(fewest(288, 1), 8);
+  EXPECT_EQ(fewest(287, 1), std::nullopt);  // a search tries 8 at most
+  EXPECT_EQ(fewest(288, 4), 8);
+  EXPECT_EQ(fewest(288, 8), std::nullopt);  // of 32 sequences
+  setting.options.hints.accumulate = 2;
+  EXPECT_EQ(fewest(384, 1), std::nullopt);
+}
+
 // The least is over the strategies tried when none fits. The search bounds estimated bytes, so it
 // may find a strategy below it.
 TEST(MemoryLimit, BelowTheLeastWhatIsFoundFitsOrNothingIs) {

@@ -112,7 +112,9 @@ class Certifier {
         add_if_it_fits(problem_, plan, found_);
       }
       put_in_order(found_);
-      best_s_ = std::min(best_s_, found_.plans[0].cost.seconds);
+      if (!found_.plans.empty()) {
+        best_s_ = std::min(best_s_, found_.plans[0].cost.seconds);
+      }
     }
     return sweep.narrowed();
   }
@@ -129,7 +131,7 @@ class Certifier {
 
 void certify(const Problem& problem, const DynamicOptions& options, const CertifyOptions& how,
              double best_s, DynamicResult& found) {
-  if (how.width > 0 && !found.plans.empty()) {
+  if (how.width > 0) {
     Certifier(problem, options, how, best_s, found).run();
     put_in_order(found);
   }

@@ -32,6 +32,8 @@ struct DynamicOptions {
   // Takes the plan of best_first(), and no other option. It is the best one, so its time is also
   // the lower bound.
   bool best_first = false;
+  // false: where the fastest plan does not fit in memory, leaves slower ones to price_memory().
+  bool price_memory = true;
   // Where memory is short, fills what the best plan leaves of the limit (descended()).
   bool fill = true;
   Deadline deadline = {};  // for everything but the first sweep
@@ -46,7 +48,9 @@ struct FoundPlan {
 struct DynamicResult {
   std::vector<FoundPlan> plans;  // best first, all different; empty: no plan fits in memory
   double lower_bound = 0.0;      // of the seconds of every plan; certify() raises it
-  // The price of a byte in seconds: the least price tried at which the best plan fits.
+  // The fastest plans at the prices of memory tried, where these do not fit; that of price 0 first.
+  std::vector<FoundPlan> too_large;
+  // The last price tried of a byte, in seconds; 0 where the fastest plan fits.
   double memory_multiplier = 0.0;
   double least_bytes = 0.0;  // without plans: the least bytes of any plan found
   size_t expanded = 0;       // operations whose fronts were computed; the others repeat
@@ -55,5 +59,10 @@ struct DynamicResult {
 
 // Throws Error(internal) under the conditions of check_problem(), and as best_first().
 DynamicResult solve(const Problem& problem, const DynamicOptions& options);
+
+// Adds plans that fit in memory where the fastest one does not. `found`: the result of solve(),
+// with the same limit of memory or a higher one; its plans that exceed the limit become too_large.
+// Throws as solve().
+void price_memory(const Problem& problem, const DynamicOptions& options, DynamicResult& found);
 
 }  // namespace hidup
