@@ -29,6 +29,9 @@ struct DispatchSize {
   // i32 [experts, batch]: rows in use of a packed buffer; null for other buffers.
   const int32_t* counts = nullptr;
   int64_t rows = 0;  // a packed buffer has room for so many at least
+  // The slots of an expert and sequence that the buffer has: so many from `first_slot` on.
+  int64_t first_slot = 0;
+  int64_t slots = INT64_MAX;
 };
 
 // buffer[e, b, slot, :] = x[b, s, :] for every entry (e, slot) of routing[b, s, :].

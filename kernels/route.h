@@ -55,6 +55,17 @@ struct ExpertCounts {
 };
 void expert_counts(Stream& stream, const ExpertCounts& args);
 
+// counts[i] = the rows of a round among all[i] rows: min(max(all[i] - first, 0), rows). Both are
+// i32 [count].
+struct RoundCounts {
+  const int32_t* all;
+  int32_t* counts;
+  int64_t count;
+  int64_t first;
+  int64_t rows;
+};
+void round_counts(Stream& stream, const RoundCounts& args);
+
 // load[0, e] = the choices of expert e; load[1, e] = the number of them that were dropped.
 // routing: i32 [entries]; load: f32 [2, experts], exact up to 2^24.
 void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,

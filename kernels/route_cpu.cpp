@@ -138,6 +138,15 @@ void expert_counts(Stream& stream, const ExpertCounts& args) {
   });
 }
 
+void round_counts(Stream& stream, const RoundCounts& args) {
+  check_extents("round_counts", {args.count});
+  stream.enqueue([=] {
+    for (int64_t i = 0; i < args.count; ++i) {
+      args.counts[i] = rows_of_round(args.all[i], args.first, args.rows);
+    }
+  });
+}
+
 void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,
                  int64_t experts, int64_t capacity) {
   check_entries("expert_load", entries, experts, capacity);

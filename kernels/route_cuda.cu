@@ -125,6 +125,12 @@ __global__ void __launch_bounds__(kThreads) counts_kernel(ExpertCounts args) {
   }
 }
 
+__global__ void __launch_bounds__(kThreads) round_counts_kernel(RoundCounts args) {
+  for (int64_t i = thread_of_grid(); i < args.count; i += threads_of_grid()) {
+    args.counts[i] = rows_of_round(args.all[i], args.first, args.rows);
+  }
+}
+
 // A block counts the choices of an expert.
 __global__ void __launch_bounds__(kThreads)
     load_kernel(const int32_t* routing, float* load, int64_t entries, int64_t experts,
@@ -212,6 +218,11 @@ void expert_counts(Stream& stream, const ExpertCounts& args) {
   check_size(args);
   launch(stream, counts_kernel, blocks_for(args.batch * args.experts, kThreads / kWarp), kThreads,
          args);
+}
+
+void round_counts(Stream& stream, const RoundCounts& args) {
+  check_extents("round_counts", {args.count});
+  launch(stream, round_counts_kernel, blocks_for(args.count, kThreads), kThreads, args);
 }
 
 void expert_load(Stream& stream, const int32_t* routing, float* load, int64_t entries,

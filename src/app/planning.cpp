@@ -265,6 +265,7 @@ LoweringOptions lowering_options(const Deck& deck) {
                         .decoupled = train.optimizer == "adamw",
                         .epsilon = train.epsilon,
                         .weight_decay = train.weight_decay},
+          .expert_slack = deck.model->moe.slack,
           .expert_loads = deck.model->moe.loads};
 }
 

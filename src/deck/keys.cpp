@@ -26,8 +26,8 @@ constexpr Condition kIsLlama = {"model.family",
                                 "is about the family llama only"};
 constexpr Condition kDropsNothing = {
     "model.moe.capacity_factor", [](const Deck& d) { return !d.model->moe.capacity_factor; },
-    "says which loads to expect, but with model.moe.capacity_factor every expert has its slots: "
-    "set model.moe.capacity_factor: none"};
+    "is about experts without capacity, but with model.moe.capacity_factor every expert has its "
+    "slots: set model.moe.capacity_factor: none"};
 constexpr Condition kHasExperts = {"model.moe.experts",
                                    [](const Deck& d) { return d.model->moe.experts > 0; },
                                    "is about experts, but model.moe.experts is missing or 0"};
@@ -227,6 +227,18 @@ std::vector<Key> moe_keys() {
        .range = {.min = 0, .max = 1e6, .above_min = true},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.capacity_factor; }},
+      {.name = "model.moe.slack",
+       .doc =
+           "Memory for the rows of experts where `model.moe.capacity_factor` is none: of every "
+           "expert and sequence, so many times the mean. Rows beyond that are computed in further "
+           "rounds, which take the same memory and are recomputed in the backward pass. Steps "
+           "with uneven loads are then slower, and ranks with some of the experts need less "
+           "memory. none: memory for all the rows that tokens may send to a rank's experts.",
+       .fallback = "none",
+       .choices = {"none"},
+       .range = {.min = 1, .max = 1e6},
+       .conditions = {kNoGraph, kHasExperts, kDropsNothing},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.slack; }},
       {.name = "model.moe.load",
        .doc = "The loads of the experts that search, predictions and floors expect where "
               "`model.moe.capacity_factor` is none. A file: a line per layer with experts, with "

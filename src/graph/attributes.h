@@ -24,6 +24,7 @@ struct AttributeRange {
 };
 inline constexpr AttributeRange kFlag{0.0, 1.0, false, true};
 inline constexpr AttributeRange kCount{1.0, 1e9, false, true};
+inline constexpr AttributeRange kCountOrNone{1.0, 1e9, true, true};
 inline constexpr AttributeRange kPositive{1e-30, 1e30};  // holds in single precision, too
 inline constexpr AttributeRange kWeight{1e-30, 1e30, true};
 
@@ -120,6 +121,33 @@ struct ExpertAttributes {
   }
 };
 
+// The rows of every expert and sequence that a round of experts takes: `rows` rows from `first` on.
+// Without a number of rows, it takes all.
+struct RoundAttributes {
+  int64_t first = 0;
+  int64_t rows = 0;
+
+  bool operator==(const RoundAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("first", self.first, kCountOrNone);
+    visit("rows", self.rows, kCountOrNone);
+  }
+};
+
+// The attributes of a routing with those of a round.
+struct PackAttributes {
+  int64_t capacity = 0;
+  int64_t experts = 0;
+  RoundAttributes round;
+
+  bool operator==(const PackAttributes&) const = default;
+  static void each(auto& self, auto visit) {
+    visit("capacity", self.capacity, kCount);
+    visit("experts", self.experts, kCount);
+    std::decay_t<decltype(self.round)>::each(self.round, visit);
+  }
+};
+
 // The same with the formula of the weights (kernels/gate.h).
 struct GateAttributes {
   int64_t capacity = 0;
@@ -141,7 +169,7 @@ struct GateAttributes {
 using OpAttributes =
     std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes, DropoutAttributes,
                  LayerNormAttributes, RotaryAttributes, AttentionAttributes, RouteAttributes,
-                 ExpertAttributes, GateAttributes>;
+                 ExpertAttributes, RoundAttributes, PackAttributes, GateAttributes>;
 
 // Calls visit(name, value as a double) for every attribute of a variant of such structs.
 template <typename Variant>

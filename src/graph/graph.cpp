@@ -99,6 +99,9 @@ OpAttributes Graph::complete(OpKind kind, const std::vector<TensorId>& inputs,
     if (spec.inputs[i].name == "counts" && kind != OpKind::expert_pack) {
       check_counts(inputs[i], inputs[0]);
     }
+    if (kind == OpKind::expert_pack && i == 2) {
+      check_round(inputs[i], std::get<PackAttributes>(attributes).round);
+    }
     if (spec.inputs[i].name != "routing") {
       continue;
     }
@@ -135,6 +138,16 @@ void Graph::check_counts(TensorId counts, TensorId buffer) const {
   if (!fits) {
     fail(ExitCode::usage, "{} does not count the slots of {}", tensor(counts).name,
          tensor(buffer).name);
+  }
+}
+
+void Graph::check_round(TensorId counts, const RoundAttributes& round) const {
+  const OpId producer = tensor(counts).producer;
+  const auto* counted =
+      producer < 0 ? nullptr : std::get_if<RoundAttributes>(&op(producer).attributes);
+  if ((counted == nullptr ? RoundAttributes{} : *counted) != round) {
+    fail(ExitCode::usage, "{} does not count rows {} from {} on", tensor(counts).name, round.rows,
+         round.first);
   }
 }
 

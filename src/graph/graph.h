@@ -42,6 +42,7 @@ enum class OpKind {
   expert_matmul,
   expert_bias,
   combine,
+  round_counts,
   expert_pack,
   expert_unpack,
 };
@@ -123,6 +124,7 @@ class Graph {
   OpAttributes complete(OpKind kind, const std::vector<TensorId>& inputs,
                         const OpAttributes& given) const;
   void check_learned(const OperationSpec& spec, const std::vector<TensorId>& inputs) const;
+  void check_round(TensorId counts, const RoundAttributes& round) const;
   void check_counts(TensorId counts, TensorId buffer) const;
   TensorId counts_of_output(OpKind kind, const std::vector<TensorId>& inputs) const;
 

@@ -137,6 +137,11 @@ Shape expert_counts_shape(Shapes in, const OpAttributes& attributes) {
   return {std::get<ExpertAttributes>(attributes).experts, in[0][0]};
 }
 
+Shape round_counts_shape(Shapes in, const OpAttributes&) {
+  expect(in[0].size() == 2, "counts[experts, batch]", in);
+  return in[0];
+}
+
 Shape dispatch_shape(Shapes in, const OpAttributes& attributes) {
   const auto& [capacity, experts] = std::get<ExpertAttributes>(attributes);
   expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2),
@@ -168,19 +173,22 @@ Shape combine_shape(Shapes in, const OpAttributes& attributes) {
 }
 
 // Packed rows are [experts, batch, mean rows, width]: a token's choices differ, so every sequence
-// has sequence x choices rows of all experts together.
+// has sequence x choices rows of all experts together. With even loads, rounds after the first have
+// none, but a dimension has one element at least.
 Shape expert_pack_shape(Shapes in, const OpAttributes& attributes) {
-  const auto& [capacity, experts] = std::get<ExpertAttributes>(attributes);
+  const auto& [capacity, experts, round] = std::get<PackAttributes>(attributes);
   expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2) &&
              in[2] == Shape{experts, in[0][0]} && capacity == in[1][1],
          "x[batch, sequence, width], routing[batch, sequence, choices] that drops nothing (its "
          "capacity is the sequence) and counts[experts, batch]",
          in);
-  return {experts, in[0][0], (in[1][1] * in[1][2] + experts - 1) / experts, in[0][2]};
+  const int64_t mean = (in[1][1] * in[1][2] + experts - 1) / experts;
+  const int64_t of_round = round.first > 0 ? 1 : std::min(mean, round.rows);
+  return {experts, in[0][0], round.rows > 0 ? of_round : mean, in[0][2]};
 }
 
 Shape expert_unpack_shape(Shapes in, const OpAttributes& attributes) {
-  const int64_t experts = std::get<ExpertAttributes>(attributes).experts;
+  const int64_t experts = std::get<PackAttributes>(attributes).experts;
   expect(in[0].size() == 4 && in[1].size() == 3 && in[1] == in[2] && in[0][1] == in[1][0] &&
              in[3] == Shape{experts, in[0][1]} && in[0][0] == experts,
          "rows[experts, batch, mean, width] of the routing's experts, routing[batch, sequence, "

@@ -34,9 +34,8 @@ Shape expert_counts_shape(Shapes in, const OpAttributes& attributes);
 Shape dispatch_shape(Shapes in, const OpAttributes& attributes);
 Shape expert_matmul_shape(Shapes in, const OpAttributes& attributes);
 Shape expert_bias_shape(Shapes in, const OpAttributes& attributes);
-Shape expert_pack_shape(std::span<const Shape> inputs, const OpAttributes& attributes);
-Shape expert_unpack_shape(std::span<const Shape> inputs, const OpAttributes& attributes);
 Shape combine_shape(Shapes in, const OpAttributes& attributes);
+Shape round_counts_shape(Shapes in, const OpAttributes& attributes);
 Shape expert_pack_shape(Shapes in, const OpAttributes& attributes);
 Shape expert_unpack_shape(Shapes in, const OpAttributes& attributes);
 

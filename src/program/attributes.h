@@ -110,8 +110,9 @@ struct RouterBiasAttributes {
 using InstructionAttributes =
     std::variant<NoAttributes, EmbeddingAttributes, MatmulAttributes, DropoutAttributes,
                  LayerNormAttributes, RotaryAttributes, AttentionAttributes, RouteAttributes,
-                 ExpertAttributes, GateAttributes, LossAttributes, ExpertLoadAttributes,
-                 RouterSumsAttributes, RouterLossAttributes, ResidualNormAttributes,
-                 ReshardAttributes, ClipAttributes, AdamAttributes, RouterBiasAttributes>;
+                 ExpertAttributes, RoundAttributes, PackAttributes, GateAttributes, LossAttributes,
+                 ExpertLoadAttributes, RouterSumsAttributes, RouterLossAttributes,
+                 ResidualNormAttributes, ReshardAttributes, ClipAttributes, AdamAttributes,
+                 RouterBiasAttributes>;
 
 }  // namespace hidup

@@ -92,8 +92,11 @@ bool has_unequal_parts(const Program& program) {
 }
 
 bool has_unequal_loads(const Program& program) {
-  return std::ranges::any_of(
-      program.values, [](const Value& value) { return value.packed && value.packed->loads; });
+  return std::ranges::any_of(program.values, [](const Value& value) {
+    return value.packed && value.packed->loads &&
+           std::ranges::count(*value.packed->loads, value.packed->loads->front()) !=
+               std::ssize(*value.packed->loads);
+  });
 }
 
 std::vector<int64_t> distinct_ranks(const Program& program) {

@@ -75,7 +75,8 @@ class ForwardPass {
     if (spec.random) {
       instruction.purpose = input_.random_purpose(scope.op);
     }
-    if (op.kind == OpKind::expert_counts && input_.exchanges_rows(op.output)) {
+    const bool counts = op.kind == OpKind::expert_counts || op.kind == OpKind::round_counts;
+    if (counts && input_.exchanges_rows(op.output)) {
       tell_counts(scope, outputs[0]);
     }
     if (is_route(op)) {

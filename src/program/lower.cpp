@@ -11,6 +11,7 @@
 #include "program/message_parts.h"
 #include "program/padded_rows.h"
 #include "program/recompute.h"
+#include "program/rounds.h"
 #include "program/slots.h"
 #include "program/work.h"
 
@@ -199,14 +200,21 @@ std::optional<size_t> pipeline_axis(const Strategy& strategy) {
   return strategy.schedule ? std::optional(strategy.schedule->axis) : std::nullopt;
 }
 
-}  // namespace
-
-Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options) {
-  return lower(graph, strategy, options, routes_of(strategy));
+// Gives the instructions the operations of the original model.
+Program with_ops(Program program, const std::vector<OpId>& original) {
+  for (Instruction& instruction : program.instructions) {
+    instruction.op = instruction.op < 0 ? -1 : original[static_cast<size_t>(instruction.op)];
+  }
+  return program;
 }
 
-Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
-              const RouteChooser& choose) {
+std::optional<RoundsModel> rounds_of(const Graph& graph, const Strategy& strategy,
+                                     const LoweringOptions& options) {
+  return options.expert_slack ? with_rounds(graph, strategy, *options.expert_slack) : std::nullopt;
+}
+
+Program lower_step(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+                   const RouteChooser& choose) {
   const LoweringInput input(graph, strategy, options, true);
   ProgramBuilder builder(graph.name(), strategy.mesh, choose, pipeline_axis(strategy));
   builder.reserve(4 * graph.tensors().size(), 4 * graph.ops().size(),
@@ -216,13 +224,9 @@ Program lower(const Graph& graph, const Strategy& strategy, const LoweringOption
   return finish(builder, input, writer.device_of_slot());
 }
 
-Program lower_forward(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
-                      const ForwardOptions& forward) {
-  InferenceModel model = without_training(graph, strategy);
-  if (forward.keep_logits) {
-    model.strategy.microbatches = model.strategy.accumulate = 1;
-  }
-  const LoweringInput input(model.graph, model.strategy, options, false);
+Program lower_pass(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+                   const ForwardOptions& forward) {
+  const LoweringInput input(graph, strategy, options, false);
   ProgramBuilder builder(graph.name(), strategy.mesh, routes_of(strategy), pipeline_axis(strategy));
   StepWriter writer(input, builder);
   writer.run_forward();
@@ -232,12 +236,36 @@ Program lower_forward(const Graph& graph, const Strategy& strategy, const Loweri
   }
   builder.weave();
 
-  Program program = finish(builder, input, writer.device_of_slot());
-  for (Instruction& instruction : program.instructions) {
-    instruction.op =
-        instruction.op < 0 ? -1 : model.original_ops[static_cast<size_t>(instruction.op)];
+  return finish(builder, input, writer.device_of_slot());
+}
+
+}  // namespace
+
+Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options) {
+  return lower(graph, strategy, options, routes_of(strategy));
+}
+
+Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+              const RouteChooser& choose) {
+  if (const auto model = rounds_of(graph, strategy, options)) {
+    return with_ops(lower_step(model->graph, model->strategy, options, choose),
+                    model->original_ops);
   }
-  return program;
+  return lower_step(graph, strategy, options, choose);
+}
+
+Program lower_forward(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
+                      const ForwardOptions& forward) {
+  InferenceModel model = without_training(graph, strategy);
+  if (forward.keep_logits) {
+    model.strategy.microbatches = model.strategy.accumulate = 1;
+  }
+  if (const auto rounds = rounds_of(model.graph, model.strategy, options)) {
+    return with_ops(with_ops(lower_pass(rounds->graph, rounds->strategy, options, forward),
+                             rounds->original_ops),
+                    model.original_ops);
+  }
+  return with_ops(lower_pass(model.graph, model.strategy, options, forward), model.original_ops);
 }
 
 }  // namespace hidup

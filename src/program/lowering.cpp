@@ -40,6 +40,7 @@ LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const L
   for (const ParameterStrategy& parameter : strategy.parameters) {
     storage[static_cast<size_t>(parameter.tensor)] = &parameter;
   }
+  expect_loads();
   for (OpId op = 0; op < op_count(); ++op) {
     chunks[static_cast<size_t>(chunk_of(op))].push_back(op);
     const std::vector<TensorId>& inputs = graph.op(op).inputs;
@@ -79,11 +80,7 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
   Value value{
       .name = std::move(name), .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
   if (tensor.counts >= 0) {
-    const Op& counting = graph.op(graph.tensor(tensor.counts).producer);
-    const Shape& routing = graph.tensor(counting.inputs[0]).shape;
-    value.packed = {.per_sequence = routing[1] * routing[2],
-                    .most = routing[1],
-                    .loads = loads_of(tensor.counts)};
+    value.packed = packed_rows(tensor);
   }
   if (!is_parameter(id) && !tensor.shape.empty()) {
     split(value, tensor.batch_dim(), microbatch);
@@ -91,25 +88,69 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
   return value;
 }
 
-std::shared_ptr<const std::vector<double>> LoweringInput::loads_of(TensorId counts) const {
-  if (options.expert_loads.empty()) {
-    return nullptr;
+TensorId LoweringInput::all_counts(TensorId counts) const {
+  const Op& counting = graph.op(graph.tensor(counts).producer);
+  return counting.kind == OpKind::round_counts ? counting.inputs[0] : counts;
+}
+
+PackedRows LoweringInput::packed_rows(const Tensor& tensor) const {
+  const Op& counting = graph.op(graph.tensor(all_counts(tensor.counts)).producer);
+  const Shape& routing = graph.tensor(counting.inputs[0]).shape;
+  PackedRows rows{.per_sequence = routing[1] * routing[2], .most = routing[1]};
+  const Op& of_round = graph.op(graph.tensor(tensor.counts).producer);
+  if (of_round.kind == OpKind::round_counts) {
+    // An expert with rows in round r, from 0, has r times as many in those before it.
+    const auto& round = of_round.as<RoundAttributes>();
+    rows.per_sequence /= round.first / round.rows + 1;
+    rows.most = round.rows;
+    rows.all = false;
   }
-  std::set<TensorId> earlier;  // layers with experts, by their counts
+  if (const auto found = loads.find(tensor.counts); found != loads.end()) {
+    rows.loads = found->second;
+  }
+  return rows;
+}
+
+// Layers behind the last one with loads have its loads.
+void LoweringInput::expect_loads() {
+  std::map<TensorId, size_t> layers;  // by all their counts
   for (const Tensor& tensor : graph.tensors()) {
-    if (tensor.counts >= 0 && tensor.counts < counts) {
-      earlier.insert(tensor.counts);
+    if (tensor.counts < 0 || loads.contains(tensor.counts)) {
+      continue;
     }
+    const size_t layer = layers.try_emplace(all_counts(tensor.counts), layers.size()).first->second;
+    const std::shared_ptr<const std::vector<double>> all =
+        options.expert_loads.empty()
+            ? nullptr
+            : options.expert_loads[std::min(layer, options.expert_loads.size() - 1)];
+    const auto* round =
+        std::get_if<RoundAttributes>(&graph.op(graph.tensor(tensor.counts).producer).attributes);
+    loads[tensor.counts] = round == nullptr ? all : loads_in_round(tensor, *round, all.get());
   }
-  const std::ptrdiff_t before = std::ssize(earlier);
-  const auto last = std::ssize(options.expert_loads) - 1;
-  return options.expert_loads[static_cast<size_t>(std::min(before, last))];
+}
+
+// The rows of the tensor's experts are those of the round, over the rows in its shape.
+std::shared_ptr<const std::vector<double>> LoweringInput::loads_in_round(
+    const Tensor& tensor, const RoundAttributes& round, const std::vector<double>* all) const {
+  const Op& counting = graph.op(graph.tensor(all_counts(tensor.counts)).producer);
+  const Shape& routing = graph.tensor(counting.inputs[0]).shape;
+  const auto experts = static_cast<size_t>(tensor.shape[0]);
+  const double mean = static_cast<double>(routing[1] * routing[2]) / static_cast<double>(experts);
+  auto in_round = std::make_shared<std::vector<double>>();
+  for (size_t e = 0; e < experts; ++e) {
+    const double rows = (all == nullptr ? 1.0 : (*all)[e]) * mean;
+    const double taken =
+        std::clamp(rows - static_cast<double>(round.first), 0.0, static_cast<double>(round.rows));
+    in_round->push_back(taken / static_cast<double>(tensor.shape[2]));
+  }
+  return in_round;
 }
 
 std::set<Layout> LoweringInput::layouts_of_rows(TensorId counts) const {
   std::set<Layout> layouts;
   const auto add = [&](TensorId id, const Layout& layout) {
-    if (graph.tensor(id).counts == counts) {
+    const TensorId of = graph.tensor(id).counts;
+    if (of >= 0 && all_counts(of) == all_counts(counts)) {
       layouts.insert(gradient_of(layout));
     }
   };
@@ -131,6 +172,12 @@ bool LoweringInput::keeps_rows_at(TensorId counts, size_t axis, ShareNumber shar
 }
 
 bool LoweringInput::exchanges_rows(TensorId counts) const {
+  const bool has_rounds = std::ranges::any_of(graph.ops(), [&](const Op& op) {
+    return op.kind == OpKind::round_counts && all_counts(op.output) == all_counts(counts);
+  });
+  if (has_rounds) {
+    return true;
+  }
   const std::set<Layout> layouts = layouts_of_rows(counts);
   const bool draws = std::ranges::any_of(graph.ops(), [&](const Op& op) {
     return graph.tensor(op.output).counts == counts && forward_of(op.kind).random;

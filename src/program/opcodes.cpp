@@ -233,13 +233,14 @@ Rows expert_rows() {
          return 2.0 * 2.0 * static_cast<double>(elements(in[3]) * in[1].back());
        },
        {.attributes = ExpertAttributes{}}},
+      forward_pass<OpKind::round_counts>(round_counts, "all:i -> counts:i", {}),
       forward_pass<OpKind::expert_pack>(expert_pack, "x:T routing:i counts:i -> rows:T",
                                         {{expert_pack_backward, "routing counts dy", "x"}}),
       {expert_pack_backward,
        "expert_pack_backward",
        "routing:i counts:i drows:T -> dx:T",
        [](const Told&, Shapes, Shapes out) { return count(out[0]); },
-       {.attributes = ExpertAttributes{}}},
+       {.attributes = PackAttributes{}}},
       forward_pass<OpKind::expert_unpack>(
           expert_unpack, "rows:T routing:i weights:f counts:i -> y:T",
           {{expert_unpack_backward, "rows routing weights counts dy", "rows weights"}}),
@@ -249,7 +250,7 @@ Rows expert_rows() {
        [](const Told&, Shapes in, Shapes) {
          return 2.0 * 2.0 * static_cast<double>(elements(in[4]) * in[1].back());
        },
-       {.attributes = ExpertAttributes{}}},
+       {.attributes = PackAttributes{}}},
   };
 }
 

@@ -80,6 +80,7 @@ enum class Opcode {
   expert_bias_backward,
   combine,
   combine_backward,
+  round_counts,
   expert_pack,  // these four are dispatch and combine for packed rows (Value::packed)
   expert_pack_backward,
   expert_unpack,

@@ -52,7 +52,8 @@ Shape Program::expected_shape(ValueId id, int64_t rank) const {
   }
   const Region box = region(id, rank);
   double rows = static_cast<double>(shape[1] * shape[2]);  // of one expert
-  if (const auto& loads = value(id).packed->loads; loads && !has_all_experts(value(id), box)) {
+  const PackedRows& packed = *value(id).packed;
+  if (const auto& loads = packed.loads; loads && !(packed.all && has_all_experts(value(id), box))) {
     const auto first = loads->begin() + box.start[0];
     rows *= std::accumulate(first, first + box.extent[0], 0.0) / static_cast<double>(shape[0]);
   }
@@ -101,9 +102,7 @@ bool Program::has_all_experts(const Value& packed, const Region& box) {
 
 int64_t Program::most_rows(const Value& packed, const Region& box) {
   const PackedRows& rows = *packed.packed;
-  return box.extent[1] * (has_all_experts(packed, box)
-                              ? rows.per_sequence
-                              : std::min(rows.per_sequence, box.extent[0] * rows.most));
+  return box.extent[1] * std::min(rows.per_sequence, box.extent[0] * rows.most);
 }
 
 int64_t Program::most_elements(const Value& packed, const Region& box) const {
@@ -227,7 +226,8 @@ ValueId counts_needed(const Program& program, const Instruction& instruction) {
       const Value& value = program.value(id);
       const bool cuts_experts = std::ranges::any_of(
           value.layout, [](const Placement& at) { return at.is_shard() && at.dim == 0; });
-      if (value.packed && (sends_parts || cuts_experts || spec_of(instruction.opcode).random)) {
+      if (value.packed && (sends_parts || cuts_experts || !value.packed->all ||
+                           spec_of(instruction.opcode).random)) {
         return value.packed->counts;
       }
     }

@@ -56,8 +56,9 @@ inline constexpr int64_t kRowMultiple = 64;
 // rows of an expert in a sequence; the number in use is data.
 struct PackedRows {
   ValueId counts = -1;       // i32 [experts, batch], whole on every rank; -1: nobody needs it
-  int64_t per_sequence = 0;  // rows of all experts together in every sequence
-  int64_t most = 0;          // rows of an expert in a sequence
+  int64_t per_sequence = 0;  // most rows of all experts together in a sequence
+  int64_t most = 0;          // most rows of an expert in a sequence
+  bool all = true;           // every sequence has `per_sequence` rows: no round leaves some out
   // Expected rows of every expert over the mean of all experts; null: all have the mean.
   std::shared_ptr<const std::vector<double>> loads = nullptr;
 };
@@ -184,9 +185,10 @@ struct Program {
   int64_t local_bytes(ValueId id, int64_t rank) const;
   // Returns the bytes of that part in use, as expected_shape() expects it.
   int64_t expected_bytes(ValueId id, int64_t rank) const;
-  // Returns the most rows that a box [experts, batch, rows, width] of packed rows may have, and
-  // true where every box like it has so many: where it holds the rows of all experts.
+  // Returns the most rows that a box [experts, batch, rows, width] of packed rows may have.
   static int64_t most_rows(const Value& packed, const Region& box);
+  // Returns true where the box holds the rows of all experts. Then it has the most rows if the
+  // value has all rows of a sequence.
   static bool has_all_experts(const Value& packed, const Region& box);
   // Returns the elements of a buffer with summed_along.
   SummedElements summed_elements(const Value& buffer, int64_t rank) const;

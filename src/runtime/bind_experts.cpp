@@ -135,6 +135,16 @@ Launch expert_counts(const Operands& at) {
   return [args](Stream& stream) { kernels::expert_counts(stream, args); };
 }
 
+Launch round_counts(const Operands& at) {
+  const auto& [first, rows] = at.attributes<RoundAttributes>();
+  const kernels::RoundCounts args{.all = at.in_integers(0),
+                                  .counts = at.out_integers(0),
+                                  .count = elements(at.out_shape(0)),
+                                  .first = first,
+                                  .rows = rows > 0 ? rows : INT64_MAX};
+  return [args](Stream& stream) { kernels::round_counts(stream, args); };
+}
+
 // Returns the sizes of this rank's parts of the buffer and of the tokens.
 kernels::DispatchSize dispatch_size(const Region& buffer, const Shape& routing) {
   return {.batch = buffer.extent[1],
@@ -189,15 +199,18 @@ kernels::DispatchSize packed_size(const Operands& at, ValueId rows, const Shape&
                                   const int32_t* counts) {
   const Value& value = at.binding().program.value(rows);
   const Region box = at.region(rows, at.binding().rank);
+  const auto& attributes = at.attributes<PackAttributes>();
   return {.batch = box.extent[1],
           .sequence = routing[1],
           .choices = routing[2],
           .experts = box.extent[0],
           .first_expert = box.start[0],
-          .capacity = value.packed->most,
+          .capacity = attributes.capacity,
           .width = box.extent[3],
           .counts = counts,
-          .rows = Program::most_rows(value, box)};
+          .rows = Program::most_rows(value, box),
+          .first_slot = attributes.round.first,
+          .slots = value.packed->most};
 }
 
 template <typename Element>
@@ -314,6 +327,7 @@ std::vector<LaunchRow> expert_launches() {
       {Opcode::gate, gate<T>},
       {Opcode::gate_backward, gate_backward<T>},
       {Opcode::expert_counts, expert_counts},
+      {Opcode::round_counts, round_counts},
       {Opcode::dispatch, dispatch<T>},
       {Opcode::dispatch_backward, dispatch_backward<T>},
       {Opcode::expert_matmul, expert_matmul<T>},

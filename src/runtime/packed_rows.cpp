@@ -22,7 +22,7 @@ int64_t RowCounts::rows_before(const Region& box, int64_t expert, int64_t sequen
 }
 
 int64_t RowCounts::rows(const Region& box) const {
-  if (Program::has_all_experts(value_, box)) {
+  if (value_.packed->all && Program::has_all_experts(value_, box)) {
     return Program::most_rows(value_, box);
   }
   int64_t rows = 0;

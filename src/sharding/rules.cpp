@@ -97,6 +97,10 @@ class RuleMaker {
       case OpKind::combine:
         combine();
         break;
+      case OpKind::round_counts:
+        add("expert", {cut(0)}, cut(0), {kWhole});
+        add("batch", {cut(1)}, cut(1), {kWhole});
+        break;
       case OpKind::expert_pack:
         expert_pack();
         break;

@@ -104,6 +104,7 @@ class TensorParallel {
       case OpKind::route:
       case OpKind::route_biased:
       case OpKind::expert_counts:
+      case OpKind::round_counts:
       case OpKind::gate:
         return "replicate";
       case OpKind::expert_bias:  // after rows: passes on summands, which are summed after combine

@@ -1,0 +1,31 @@
+// Experts that take their rows in rounds; for the sources of this folder only.
+//
+// A rank has room for all rows that tokens may send to its experts, which are many times the mean.
+// With LoweringOptions::expert_slack it has room for that many times the mean of each expert and
+// sequence, and its experts work in rounds: the first takes as many rows as there is room for, the
+// next the rows behind those. Rounds are copies of the operations between expert_pack and
+// expert_unpack, whose results add up. The backward pass recomputes all rounds but the first, so
+// their rows share memory. Most steps need one round: then the others have no rows, and send
+// nothing.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "graph/graph.h"
+#include "sharding/strategy.h"
+
+namespace hidup {
+
+// A model whose experts work in rounds, and its strategy.
+struct RoundsModel {
+  Graph graph;
+  Strategy strategy;
+  std::vector<OpId>
+      original_ops;  // per operation: the one of the original model that it is part of
+};
+
+// Returns nothing where one round takes all rows. `slack`: at least 1.
+std::optional<RoundsModel> with_rounds(const Graph& graph, const Strategy& strategy, double slack);
+
+}  // namespace hidup
