@@ -260,12 +260,14 @@ Program lower_forward(const Graph& graph, const Strategy& strategy, const Loweri
   if (forward.keep_logits) {
     model.strategy.microbatches = model.strategy.accumulate = 1;
   }
+  Program program;
   if (const auto rounds = rounds_of(model.graph, model.strategy, options)) {
-    return with_ops(with_ops(lower_pass(rounds->graph, rounds->strategy, options, forward),
-                             rounds->original_ops),
-                    model.original_ops);
+    program = with_ops(lower_pass(rounds->graph, rounds->strategy, options, forward),
+                       rounds->original_ops);
+  } else {
+    program = lower_pass(model.graph, model.strategy, options, forward);
   }
-  return with_ops(lower_pass(model.graph, model.strategy, options, forward), model.original_ops);
+  return with_ops(std::move(program), model.original_ops);
 }
 
 }  // namespace hidup

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <set>
 
+#include "program/rounds.h"
+
 namespace hidup {
 namespace {
 
@@ -93,16 +95,21 @@ TensorId LoweringInput::all_counts(TensorId counts) const {
   return counting.kind == OpKind::round_counts ? counting.inputs[0] : counts;
 }
 
+RoundAttributes LoweringInput::round_of(TensorId counts) const {
+  const Op& counting = graph.op(graph.tensor(counts).producer);
+  return counting.kind == OpKind::round_counts ? counting.as<RoundAttributes>() : RoundAttributes{};
+}
+
 PackedRows LoweringInput::packed_rows(const Tensor& tensor) const {
   const Op& counting = graph.op(graph.tensor(all_counts(tensor.counts)).producer);
   const Shape& routing = graph.tensor(counting.inputs[0]).shape;
-  PackedRows rows{.per_sequence = routing[1] * routing[2], .most = routing[1]};
-  const Op& of_round = graph.op(graph.tensor(tensor.counts).producer);
-  if (of_round.kind == OpKind::round_counts) {
+  PackedRows rows{
+      .per_sequence = routing[1] * routing[2], .most = routing[1], .tokens = routing[1]};
+  if (const RoundAttributes round = round_of(tensor.counts); round.rows > 0) {
     // An expert with rows in round r, from 0, has r times as many in those before it.
-    const auto& round = of_round.as<RoundAttributes>();
     rows.per_sequence /= round.first / round.rows + 1;
     rows.most = round.rows;
+    rows.first = round.first;
     rows.all = false;
   }
   if (const auto found = loads.find(tensor.counts); found != loads.end()) {
@@ -204,8 +211,14 @@ RouterLossAttributes LoweringInput::router_loss_attributes(const Op& op) const {
           .z = route.z_loss};
 }
 
+// All rounds of experts draw from one stream, so that the masks do not depend on the rounds.
 std::string LoweringInput::random_purpose(OpId op) const {
-  return fmt::format("{}/{}", forward_of(graph.op(op).kind).name, graph.op_name(op));
+  std::string name = graph.op_name(op);
+  if (const TensorId counts = graph.tensor(graph.op(op).output).counts; counts >= 0) {
+    const std::string suffix = suffix_of_round(round_of(counts));
+    name.resize(name.size() - (name.ends_with(suffix) ? suffix.size() : 0));
+  }
+  return fmt::format("{}/{}", forward_of(graph.op(op).kind).name, name);
 }
 
 }  // namespace hidup

@@ -74,6 +74,8 @@ struct LoweringInput {
   std::string random_purpose(OpId op) const;
 
  private:
+  // Returns the round whose rows these count; without one, no rows.
+  RoundAttributes round_of(TensorId counts) const;
   void expect_loads();
   std::shared_ptr<const std::vector<double>> loads_in_round(const Tensor& tensor,
                                                             const RoundAttributes& round,

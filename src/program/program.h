@@ -58,6 +58,8 @@ struct PackedRows {
   ValueId counts = -1;       // i32 [experts, batch], whole on every rank; -1: nobody needs it
   int64_t per_sequence = 0;  // most rows of all experts together in a sequence
   int64_t most = 0;          // most rows of an expert in a sequence
+  int64_t first = 0;         // rows of each expert and sequence before these, in other rounds
+  int64_t tokens = 0;        // most rows of an expert in a sequence, in all rounds
   bool all = true;           // every sequence has `per_sequence` rows: no round leaves some out
   // Expected rows of every expert over the mean of all experts; null: all have the mean.
   std::shared_ptr<const std::vector<double>> loads = nullptr;

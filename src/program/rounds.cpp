@@ -21,6 +21,9 @@ struct Rounds {
 
 // Of `sequence` tokens each chooses an expert once at most.
 Rounds rounds_of(const Graph& graph, const Op& pack, double slack) {
+  if (pack.as<PackAttributes>().round.rows > 0) {
+    return {};  // one of the model's own rounds
+  }
   const Shape& routing = graph.tensor(pack.inputs[1]).shape;  // [batch, sequence, choices]
   const auto experts = static_cast<double>(graph.tensor(pack.output).shape[0]);
   const auto choices = static_cast<double>(routing[1] * routing[2]);
@@ -169,7 +172,7 @@ class RoundWriter {
   }
 
   std::string name_of(OpId id, int64_t round) const {
-    return graph_.op_name(id) + (round == 0 ? "" : fmt::format(".round{}", round));
+    return graph_.op_name(id) + suffix_of_round({round, 1});
   }
 
   TensorId write_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
@@ -214,6 +217,10 @@ class RoundWriter {
 };
 
 }  // namespace
+
+std::string suffix_of_round(const RoundAttributes& round) {
+  return round.first == 0 ? "" : fmt::format(".round{}", round.first / round.rows);
+}
 
 std::optional<RoundsModel> with_rounds(const Graph& graph, const Strategy& strategy, double slack) {
   const bool is_short = std::ranges::any_of(graph.ops(), [&](const Op& op) {

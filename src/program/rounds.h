@@ -10,6 +10,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -24,6 +25,10 @@ struct RoundsModel {
   std::vector<OpId>
       original_ops;  // per operation: the one of the original model that it is part of
 };
+
+// Returns what the names of a round's operations end in; empty for the first round. `round`: with
+// rows, or no round.
+std::string suffix_of_round(const RoundAttributes& round);
 
 // Returns nothing where one round takes all rows. `slack`: at least 1.
 std::optional<RoundsModel> with_rounds(const Graph& graph, const Strategy& strategy, double slack);

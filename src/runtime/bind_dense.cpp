@@ -309,7 +309,8 @@ Launch dropout_of_packed_rows(const Operands& at) {
     rows.start[0] += i / box.extent[1];
     rows.start[1] += i % box.extent[1];
     rows.extent[0] = rows.extent[1] = 1;
-    rows.global[2] = value.packed->most;
+    rows.start[2] = value.packed->first;
+    rows.global[2] = value.packed->tokens;
     rows.extent[2] = counts.rows(rows);
     if (rows.elements() > 0) {
       mask.region = rows;

@@ -14,8 +14,11 @@ ShortRun run_on_threads(const Graph& graph, const Strategy& strategy, int ranks,
                         const std::function<AfterStep(Communicator& world)>& after, int done) {
   ShortRun found;
   run_ranks(ranks, [&](Communicator& world) {
+    // Runs before the checkpoint and after it differ in how they compute experts' rows.
+    const bool in_rounds = (ranks % 2 == 0) == (done == 0);
     const ShortRun run =
-        run_steps(graph, strategy, world, steps, kStrategyVocab, after(world), done);
+        run_steps(graph, strategy, world, steps, kStrategyVocab, after(world), done,
+                  {.expert_slack = in_rounds ? std::optional(1.0) : std::nullopt});
     if (world.rank() == 0) {
       found = run;
     }

@@ -182,9 +182,10 @@ ShortRun run(const Graph& graph, const Strategy& strategy, const LoweringOptions
 }  // namespace
 
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
-                   int64_t vocab, const AfterStep& after_step, int done, DType gradients_as) {
+                   int64_t vocab, const AfterStep& after_step, int done, const RunOptions& chosen) {
   LoweringOptions options = kOptions;
-  options.gradients_as = gradients_as;
+  options.gradients_as = chosen.gradients_as;
+  options.expert_slack = chosen.expert_slack;
   return run(graph, strategy, options, world, steps, vocab, after_step, done);
 }
 

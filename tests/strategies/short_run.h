@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,12 @@ struct ShortRun {
   bool operator==(const ShortRun&) const = default;
 };
 
+// Lowering options in which runs differ.
+struct RunOptions {
+  DType gradients_as = DType::f32;
+  std::optional<double> expert_slack = {};
+};
+
 // Called after step `step`, and before the first step with the number of steps done before.
 using AfterStep = std::function<void(Executor& executor, int step)>;
 
@@ -37,7 +44,7 @@ using AfterStep = std::function<void(Executor& executor, int step)>;
 // `after_step` then gives the parameters their values.
 ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,
                    int64_t vocab, const AfterStep& after_step = nullptr, int done = 0,
-                   DType gradients_as = DType::f32);
+                   const RunOptions& chosen = {});
 
 // The emulation of a step's program.
 struct Emulation {

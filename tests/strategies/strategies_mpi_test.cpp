@@ -25,9 +25,9 @@ int g_named_every = 1;            // TriedRanks::named_every
 TriedRanks processes() {
   return {g_world->size(),
           [](const Graph& graph, const Strategy& strategy, const ShortRun& expected,
-             const Bounds& bounds, DType gradients_as) {
+             const Bounds& bounds, const RunOptions& options) {
             return g_world->broadcast(
-                compare_steps(graph, strategy, *g_world, expected, bounds, gradients_as));
+                compare_steps(graph, strategy, *g_world, expected, bounds, options));
           },
           g_named_every};
 }

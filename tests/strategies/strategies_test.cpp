@@ -16,11 +16,11 @@ class OnThreads : public testing::TestWithParam<int> {
   TriedRanks ranks() const {
     return {GetParam(), [ranks = GetParam()](const Graph& graph, const Strategy& strategy,
                                              const ShortRun& expected, const Bounds& bounds,
-                                             DType gradients_as) {
+                                             const RunOptions& options) {
               std::string found;
               run_ranks(ranks, [&](Communicator& world) {
                 const std::string own =
-                    compare_steps(graph, strategy, world, expected, bounds, gradients_as);
+                    compare_steps(graph, strategy, world, expected, bounds, options);
                 if (world.rank() == 0) {
                   found = own;
                 }

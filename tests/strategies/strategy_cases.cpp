@@ -62,13 +62,14 @@ std::string unequal_replicas(Communicator& world, Executor& executor) {
 }  // namespace
 
 std::string compare_steps(const Graph& graph, const Strategy& strategy, Communicator& world,
-                          const ShortRun& expected, const Bounds& bounds, DType gradients_as) {
+                          const ShortRun& expected, const Bounds& bounds,
+                          const RunOptions& options) {
   std::string found;
   const auto run = [&](const AfterStep& after_step) {
     return run_steps(graph, strategy, world, kStrategySteps, kStrategyVocab, after_step, 0,
-                     gradients_as);
+                     options);
   };
-  if (gradients_as == DType::f32) {
+  if (options.gradients_as == DType::f32) {
     const ShortRun once = run(nullptr);
     return world.rank() == 0 ? differences(expected, once, bounds) : "";
   }
@@ -200,11 +201,17 @@ Strategy with_random_messages(const Graph& graph, Strategy strategy, Draw& draw)
 namespace {
 
 void expect_equal(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
-                  const TriedRanks& ranks, const std::string& what, const Bounds& bounds = {},
-                  DType gradients_as = DType::f32) {
-  EXPECT_EQ(ranks.compare(graph, strategy, expected, bounds, gradients_as), "")
+                  const TriedRanks& ranks, const std::string& what, const RunOptions& options = {},
+                  const Bounds& bounds = {}) {
+  EXPECT_EQ(ranks.compare(graph, strategy, expected, bounds, options), "")
       << what << "\n"
       << print_strategy(graph, strategy);
+}
+
+// Every second case has room for the mean rows of experts without capacity, and takes the others in
+// rounds.
+std::optional<double> slack_of(uint64_t number) {
+  return number % 2 == 0 ? std::nullopt : std::optional(1.0);
 }
 
 }  // namespace
@@ -287,7 +294,8 @@ void expect_equal_under_random_strategies(const Graph& graph, const TriedRanks& 
     const Mesh equal = strategy_mesh(ranks.size, seed / 2);
     const Mesh mesh = seed % 2 == 0 ? equal : with_random_shares(equal, draw);
     const Strategy strategy = with_random_messages(graph, random_strategy(graph, mesh, draw), draw);
-    expect_equal(graph, strategy, expected, ranks, "random strategy " + std::to_string(seed));
+    expect_equal(graph, strategy, expected, ranks, "random strategy " + std::to_string(seed),
+                 {.expert_slack = slack_of(seed / 2)});
     if (testing::Test::HasFailure()) {
       return;  // one is enough to read
     }
@@ -306,7 +314,8 @@ void expect_equal_under_named_strategies(const Graph& graph, const TriedRanks& r
       const Mesh mesh = strategy_mesh(ranks.size, static_cast<uint64_t>(number));
       Strategy strategy = named_strategy(named.name, graph, mesh);
       strategy.microbatches = number;
-      expect_equal(graph, strategy, expected, ranks, std::string(named.name));
+      expect_equal(graph, strategy, expected, ranks, std::string(named.name),
+                   {.expert_slack = slack_of(static_cast<uint64_t>(cases / ranks.named_every))});
     }
   }
 }
@@ -401,7 +410,8 @@ void expect_near_with_short_gradients(const Graph& graph, const TriedRanks& rank
   int64_t cases = ranks.size;
   for (const DType dtype : {DType::bf16, DType::f16}) {
     const auto expect_near = [&](const Strategy& strategy, const std::string& what) {
-      expect_equal(graph, strategy, expected, ranks, what, bounds_of(dtype), dtype);
+      expect_equal(graph, strategy, expected, ranks, what, {.gradients_as = dtype},
+                   bounds_of(dtype));
     };
     for (uint64_t seed = 0; seed < static_cast<uint64_t>(strategies); ++seed) {
       Draw draw(seed);
@@ -437,7 +447,8 @@ void expect_equal_in_sixteen_bits(const Graph& wide, const TriedRanks& ranks) {
         const Mesh mesh = strategy_mesh(ranks.size, static_cast<uint64_t>(microbatches));
         Strategy strategy = named_strategy(named.name, graph, mesh);
         strategy.microbatches = microbatches;
-        expect_equal(graph, strategy, expected, ranks, std::string(named.name), bounds_of(dtype));
+        expect_equal(graph, strategy, expected, ranks, std::string(named.name), {},
+                     bounds_of(dtype));
       }
     }
   }

@@ -43,7 +43,7 @@ struct TriedRanks {
   // Trains for kStrategySteps steps on tokens below kStrategyVocab and compares with `expected`.
   // Returns the differences; empty where there are none.
   std::function<std::string(const Graph& graph, const Strategy& strategy, const ShortRun& expected,
-                            const Bounds& bounds, DType gradients_as)>
+                            const Bounds& bounds, const RunOptions& options)>
       compare;
   // Tries one out of so many cases with a named strategy; others on one rank more.
   int named_every = 1;
@@ -52,7 +52,8 @@ struct TriedRanks {
 // Collective. Compares on rank 0, and empty on the others; with gradients in 16 bits also the
 // replicas of gradients on all ranks, and the run with another one.
 std::string compare_steps(const Graph& graph, const Strategy& strategy, Communicator& world,
-                          const ShortRun& expected, const Bounds& bounds, DType gradients_as);
+                          const ShortRun& expected, const Bounds& bounds,
+                          const RunOptions& options);
 
 // Returns a small model with sizes that do not divide. No router means no experts.
 Graph strategy_model(const std::string& family, const std::string& router = "", int64_t experts = 0,
