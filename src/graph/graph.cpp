@@ -146,8 +146,12 @@ void Graph::check_round(TensorId counts, const RoundAttributes& round) const {
   const auto* counted =
       producer < 0 ? nullptr : std::get_if<RoundAttributes>(&op(producer).attributes);
   if ((counted == nullptr ? RoundAttributes{} : *counted) != round) {
-    fail(ExitCode::usage, "{} does not count rows {} from {} on", tensor(counts).name, round.rows,
-         round.first);
+    const std::string wanted = round.rows == 0 ? "all rows"
+                                               : fmt::format(
+                                                     "{} rows of every expert and sequence "
+                                                     "from row {} on",
+                                                     round.rows, round.first);
+    fail(ExitCode::usage, "{} does not count {}", tensor(counts).name, wanted);
   }
 }
 

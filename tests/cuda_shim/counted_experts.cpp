@@ -25,6 +25,7 @@ struct CountedExperts {
   Ints routing = random_routing(route);
   Ints routed = routing;
   Ints counts = Ints(static_cast<size_t>(route.experts * route.batch), 0);
+  Ints of_round = counts;
   bool packed = false;
   DeviceArray<Element> logits = ones<Element>(tokens * route.experts);
   DeviceArray<Element> dlogits = ones<Element>(tokens * route.experts);
@@ -84,6 +85,13 @@ struct CountedExperts {
                          route.capacity, 0, route.experts});
           },
           "a warp for each expert reads all entries of a sequence");
+      add(
+          "round_counts", 4 * route.experts * route.batch, 4 * route.experts * route.batch,
+          [this](Stream& stream) {
+            round_counts(stream,
+                         {counts.data(), of_round.data(), route.experts * route.batch, 1, 2});
+          },
+          "");
       add(
           "expert_load", 4 * entries, 8 * route.experts,
           [this](Stream& stream) {

@@ -57,9 +57,12 @@ TEST(Experts, ValuesOutOfRange) {
       "m.yaml:6:29: model.moe.router: expected one of top1, top2, topk, hash, found top3: did "
       "you mean top1?");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, load: loads.txt}")),
-            "m.yaml:6:27: model.moe.load says which loads to expect, but with "
+            "m.yaml:6:27: model.moe.load is about experts without capacity, but with "
             "model.moe.capacity_factor every expert has its slots: set model.moe.capacity_factor: "
             "none");
+  EXPECT_EQ(
+      problems_of(model_with("  moe: {experts: 4, capacity_factor: none, slack: 0.5}")),
+      "m.yaml:6:51: model.moe.slack: expected a number from 1 to 1000000, or none, found 0.5");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, capacity_factor: 0}")),
             "m.yaml:6:38: model.moe.capacity_factor: expected a number above 0 and at most "
             "1000000, or none, found 0");

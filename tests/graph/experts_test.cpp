@@ -164,6 +164,14 @@ INSTANTIATE_TEST_SUITE_P(
         WrongUse{"routing.b = route(logits) {capacity=2}\ncounts.b = expert_counts(routing.b)\n"
                  "a = expert_bias(product, up.bias, counts.b)\n",
                  "a: counts.b does not count the slots of product"},
+        // These rows are not those that were counted.
+        WrongUse{"routing.b = route(logits) {capacity=6}\ncounts.b = expert_counts(routing.b)\n"
+                 "a = expert_pack(x, routing.b, counts.b) {first=2, rows=2}\n",
+                 "a: counts.b does not count 2 rows of every expert and sequence from row 2 on"},
+        WrongUse{"routing.b = route(logits) {capacity=6}\ncounts.b = expert_counts(routing.b)\n"
+                 "round = round_counts(counts.b) {first=2, rows=2}\n"
+                 "a = expert_pack(x, routing.b, round)\n",
+                 "a: round does not count all rows"},
         // These buffers or attributes have another capacity or number of experts.
         WrongUse{"routing.b = route(logits) {capacity=2, choices=2}\n"
                  "a = combine(back, routing.b, gates)\n",

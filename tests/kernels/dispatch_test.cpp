@@ -261,6 +261,62 @@ TEST(Dispatch, PackedRowsAreTheUsedSlots) {
   }
 }
 
+TEST(Dispatch, RoundsTakeAllUsedSlots) {
+  constexpr int64_t kRows = 3;  // of an expert and sequence in a round
+  const DispatchCase c = {{3, 17, 5, 2, 17}, 37};
+  DispatchSize size = whole(c);
+  const auto routing = random_routing(c.route);
+  const Ints all = counts_of(routing, size);
+  const DispatchInputs in(size);
+  DispatchOutputs expected(size);
+  all_passes(in, in.buffer, routing, expected, size);
+  const auto slots = [&](const auto& buffer, const Ints& counts, int64_t first) {
+    std::vector<float> rows;  // the used ones from slot `first` on
+    for (size_t i = 0; i < counts.size(); ++i) {
+      const auto row = static_cast<int64_t>(i) * size.capacity + first;
+      const auto begin = buffer.begin() + row * size.width;
+      rows.insert(rows.end(), begin, begin + counts[i] * size.width);
+    }
+    return rows;
+  };
+  Doubles dx(expected.dx.size(), 0.0);
+  Doubles y(dx);
+  Floats dweights(expected.dweights.size(), 0.0F);
+  for (int64_t first = 0; first < size.capacity; first += kRows) {
+    IntOutput counted(static_cast<int64_t>(all.size()));
+    run([&](Stream& s) {
+      round_counts(s, {all.data(), counted.data(), static_cast<int64_t>(all.size()), first, kRows});
+    });
+    const Ints counts = counted.values();
+    DispatchSize round = size;
+    round.counts = counts.data();
+    round.rows = size.experts * size.batch * kRows;
+    round.first_slot = first;
+    round.slots = kRows;
+    const std::vector<float> in_use = slots(in.buffer, counts, first);
+    Floats rows(in.buffer.size(), kNan);
+    std::ranges::copy(in_use, rows.begin());
+    DispatchOutputs out(size);
+    all_passes(in, rows, routing, out, round);
+    const auto begin_of = [&](const Output& found) {
+      const auto values = found.values();
+      return std::vector<float>(values.begin(), values.begin() + std::ssize(in_use));
+    };
+    EXPECT_EQ(begin_of(out.buffer), slots(expected.buffer.values(), counts, first));
+    EXPECT_EQ(begin_of(out.dbuffer), slots(expected.dbuffer.values(), counts, first));
+    for (size_t i = 0; i < dx.size(); ++i) {
+      dx[i] += static_cast<double>(out.dx[i]);
+      y[i] += static_cast<double>(out.y[i]);
+    }
+    for (size_t i = 0; i < dweights.size(); ++i) {
+      dweights[i] += out.dweights[i];
+    }
+  }
+  expect_close(expected.dx, dx, 4.0 * kEpsilon, "dx");
+  expect_close(expected.y, y, 4.0 * kEpsilon, "y");
+  EXPECT_EQ(dweights, expected.dweights.values());  // one round has the entry
+}
+
 TEST(Dispatch, HasTheSameBitsForAnyTeam) {
   const DispatchCase c = {{3, 65, 7, 2, 17}, 131};
   const DispatchSize size = whole(c);

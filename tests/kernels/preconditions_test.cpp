@@ -261,6 +261,7 @@ TEST(Preconditions, TokensAndTheirExperts) {
           s, {.batch = 1, .entries = 2, .capacity = capacity, .first_expert = first, .experts = 2});
     });
   }
+  expect_refused("round_counts", [](Stream& s) { round_counts(s, {kIntsIn, nullptr, -1, 0, 1}); });
   expect_refused("expert_load",
                  [](Stream& s) { expert_load(s, kIntsIn, kOut, int64_t{1} << 31, 2, 3); });
 }

@@ -127,7 +127,7 @@ INSTANTIATE_TEST_SUITE_P(
         "add, layer_norm, rms_norm, attention, grouped_attention, "
         "cross_entropy, route, route_biased, gate, "
         "expert_counts, dispatch, expert_matmul, "
-        "expert_bias, combine, expert_pack, expert_unpack"}));
+        "expert_bias, combine, round_counts, expert_pack, expert_unpack"}));
 
 TEST(ReadGraph, WantsBothInputs) {
   try {

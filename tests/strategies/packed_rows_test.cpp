@@ -81,9 +81,10 @@ std::vector<int32_t> counts_of(Executor& executor) {
   return {};
 }
 
-// Returns the rows that cross ranks, where sequences and experts are cut alike.
+// Returns the rows that cross ranks, where sequences and experts are cut alike; of every expert and
+// sequence, those from row `first` on.
 int64_t rows_between(const std::vector<int32_t>& counts, int64_t experts, int64_t batch,
-                     int64_t ranks) {
+                     int64_t ranks, int64_t first) {
   const auto owner = [ranks](int64_t extent, int64_t index) {
     const std::vector<int64_t> offsets = balanced_offsets(extent, ranks);
     return std::ranges::upper_bound(offsets, index) - offsets.begin();
@@ -91,25 +92,31 @@ int64_t rows_between(const std::vector<int32_t>& counts, int64_t experts, int64_
   int64_t rows = 0;
   for (int64_t e = 0; e < experts; ++e) {
     for (int64_t b = 0; b < batch; ++b) {
-      rows += owner(experts, e) == owner(batch, b) ? 0 : counts[static_cast<size_t>(e * batch + b)];
+      const int64_t count = counts[static_cast<size_t>(e * batch + b)];
+      rows += owner(experts, e) == owner(batch, b) ? 0 : std::max<int64_t>(0, count - first);
     }
   }
   return rows;
 }
 
-TEST(PackedRows, AreSentByCounts) {
+// `slack`: of the lowering. Then experts take `rows` rows of a sequence in a round.
+void expect_sent_by_counts(std::optional<double> slack, int64_t rows) {
   constexpr int64_t kExperts = 5;
   constexpr int64_t kBatch = 5;
   constexpr int64_t kHidden = 12;
-  constexpr int64_t kExchanges = 4;  // to the experts and back, in both passes
+  // Rows go to the experts and back, in both passes; those of later rounds twice in the forward
+  // one, which the backward pass recomputes.
+  constexpr int64_t kExchanges = 4;
+  constexpr int64_t kRecomputed = 2;
   const Graph graph = strategy_model("bert", "top2", kExperts);
   for (const int ranks : {2, 3, 4}) {
     const Strategy strategy = named_strategy("ep-fastmoe", graph, {{"ranks", ranks}});
     SentElements sent;
     int64_t expected = 0;
+    int64_t recomputed = 0;
     run_ranks(ranks, [&](Communicator& own) {
       CountingRank world(own.split(0), sent);
-      run_steps(graph, strategy, world, 2, kStrategyVocab, [&](Executor& executor, int step) {
+      const auto after_step = [&](Executor& executor, int step) {
         world.barrier();
         if (world.rank() == 0 && step == 1) {
           sent.take();
@@ -119,14 +126,27 @@ TEST(PackedRows, AreSentByCounts) {
           for (const auto& [name, count] : sent.take()) {
             found += name.find("moe") == std::string::npos ? 0 : count;
           }
-          expected = rows_between(counts_of(executor), kExperts, kBatch, ranks) * kHidden;
-          EXPECT_EQ(found, kExchanges * expected) << ranks << " ranks";
+          const std::vector<int32_t> counts = counts_of(executor);
+          expected = kHidden * rows_between(counts, kExperts, kBatch, ranks, 0);
+          recomputed = slack ? kHidden * rows_between(counts, kExperts, kBatch, ranks, rows) : 0;
+          EXPECT_EQ(found, kExchanges * expected + kRecomputed * recomputed) << ranks << " ranks";
         }
         world.barrier();
-      });
+      };
+      run_steps(graph, strategy, world, 2, kStrategyVocab, after_step, 0, {.expert_slack = slack});
     });
     EXPECT_GT(expected, 0);
+    EXPECT_EQ(recomputed > 0, slack.has_value());
   }
+}
+
+TEST(PackedRows, AreSentByCounts) {
+  expect_sent_by_counts({}, 0);
+}
+
+// Sequences of 7 tokens choose 2 of 5 experts: 2.8 rows of an expert in the mean.
+TEST(PackedRows, AreSentInRoundsByCounts) {
+  expect_sent_by_counts(1.0, 3);
 }
 
 }  // namespace

@@ -108,6 +108,7 @@ OPERATIONS = {
         "router_losses: lse_kernel<T>", "router_losses: partials_kernel<T>")),
     "router_losses_backward": Operation("6 x logits / B", ("router_losses: backward_kernel<T>",)),
     "expert_counts": Operation("4 x entries / B", ("route: counts_kernel",)),
+    "round_counts": elements(4, 4, "route: round_counts_kernel"),
     "expert_load": Operation("4 x entries / B", ("route: load_kernel",)),
     "dispatch": Operation("2 x (tokens + slots) x width / B", (
         "dispatch: find_kernel<false>", "dispatch: dispatch_kernel<T>")),
