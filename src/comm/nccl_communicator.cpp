@@ -15,6 +15,7 @@
 #include "comm/nccl_calls.h"
 #include "comm/nccl_group.h"
 #include "core/check.h"
+#include "core/unequal_parts.h"
 #include "device/cuda_stream.h"
 
 namespace hidup {
@@ -99,6 +100,10 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     if (!is_sent(stream, send, receive, counts, dtype, "all_gather of " + name)) {
       return;
     }
+    if (pads(counts, kPaddedGather)) {
+      padded_all_gather(stream, send, receive, counts, dtype, name);
+      return;
+    }
     const ncclDataType_t type = nccl_type(dtype);
     issue(stream, "all_gather", name, [&](cudaStream_t on) {
       if (equal(counts)) {
@@ -116,6 +121,10 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
                       const std::vector<int64_t>& counts, DType dtype, CollectiveAlgorithm,
                       const std::string& name) override {
     if (!is_sent(stream, send, receive, counts, dtype, "reduce_scatter of " + name)) {
+      return;
+    }
+    if (pads(counts, kPaddedScatter)) {
+      padded_reduce_scatter(stream, send, receive, counts, dtype, name);
       return;
     }
     const ncclDataType_t type = nccl_type(dtype);
@@ -264,6 +273,61 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
   }
   static bool equal(const std::vector<int64_t>& counts) {
     return std::ranges::count(counts, counts[0]) == static_cast<std::ptrdiff_t>(counts.size());
+  }
+
+  // Returns true for unequal parts that are faster when all are as large as the largest.
+  static bool pads(const std::vector<int64_t>& counts, double padded_over_grouped) {
+    const auto padded =
+        static_cast<double>(std::ranges::max(counts)) * static_cast<double>(counts.size());
+    return !equal(counts) &&
+           padding_is_faster(padded_over_grouped,
+                             padded / static_cast<double>(starts_of(counts).back()));
+  }
+
+  // Parts of that many elements each, in the stream's scratch memory.
+  struct Padded {
+    Padded(Stream& stream, const std::vector<int64_t>& counts, DType dtype)
+        : largest(std::ranges::max(counts)),
+          type(dtype),
+          memory(cuda_stream(stream).scratch(largest * std::ssize(counts) * size_of(dtype))) {}
+    void* part(size_t rank) const { return at(memory, static_cast<int64_t>(rank) * largest, type); }
+
+    int64_t largest;
+    DType type;
+    void* memory;
+  };
+
+  void padded_all_gather(Stream& stream, const void* send, void* receive,
+                         const std::vector<int64_t>& counts, DType dtype, const std::string& name) {
+    const Padded padded(stream, counts, dtype);
+    const auto self = static_cast<size_t>(rank());
+    copy_elements(stream, padded.part(self), send, counts[self], dtype);
+    issue(stream, "all_gather", name, [&](cudaStream_t on) {
+      return ncclAllGather(padded.part(self), padded.memory, static_cast<size_t>(padded.largest),
+                           nccl_type(dtype), comm_, on);
+    });
+    const std::vector<int64_t> starts = starts_of(counts);
+    for (size_t r = 0; r < counts.size(); ++r) {
+      copy_elements(stream, at(receive, starts[r], dtype), padded.part(r), counts[r], dtype);
+    }
+  }
+
+  // What lies between the parts is summed, too, and not read.
+  void padded_reduce_scatter(Stream& stream, const void* send, void* receive,
+                             const std::vector<int64_t>& counts, DType dtype,
+                             const std::string& name) {
+    const Padded padded(stream, counts, dtype);
+    const std::vector<int64_t> starts = starts_of(counts);
+    for (size_t r = 0; r < counts.size(); ++r) {
+      copy_elements(stream, padded.part(r), at(send, starts[r], dtype), counts[r], dtype);
+    }
+    const auto self = static_cast<size_t>(rank());
+    issue(stream, "reduce_scatter", name, [&](cudaStream_t on) {
+      return ncclReduceScatter(padded.memory, padded.part(self),
+                               static_cast<size_t>(padded.largest), nccl_type(dtype), ncclSum,
+                               comm_, on);
+    });
+    copy_elements(stream, receive, padded.part(self), counts[self], dtype);
   }
 
   void start() {

@@ -21,8 +21,8 @@ struct MoeDeck {
   // Each expert has ceil(capacity_factor * choices() * sequence / experts) slots per sequence, from
   // 1 to sequence. None: no choice is dropped, and only rows in use are sent and computed.
   std::optional<double> capacity_factor;
-  // Without capacity: a rank has room for so many times the mean rows of its experts, and takes more
-  // in rounds; nothing: it has room for all rows.
+  // Without capacity: a rank has room for so many times the mean rows of its experts, and takes
+  // more in rounds; nothing: it has room for all rows.
   std::optional<double> slack;
   // Absolute path of a file with measured loads; empty: even ones are expected.
   std::string load;
