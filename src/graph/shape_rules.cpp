@@ -137,8 +137,11 @@ Shape expert_counts_shape(Shapes in, const OpAttributes& attributes) {
   return {std::get<ExpertAttributes>(attributes).experts, in[0][0]};
 }
 
-Shape round_counts_shape(Shapes in, const OpAttributes&) {
+Shape round_counts_shape(Shapes in, const OpAttributes& attributes) {
   expect(in[0].size() == 2, "counts[experts, batch]", in);
+  if (std::get<RoundAttributes>(attributes).rows == 0) {
+    fail(ExitCode::usage, "expected rows, the rows of every expert and sequence in the round");
+  }
   return in[0];
 }
 

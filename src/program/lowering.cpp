@@ -91,13 +91,13 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
 }
 
 TensorId LoweringInput::all_counts(TensorId counts) const {
-  const Op& counting = graph.op(graph.tensor(counts).producer);
-  return counting.kind == OpKind::round_counts ? counting.inputs[0] : counts;
+  return round_of(counts).rows > 0 ? graph.op(graph.tensor(counts).producer).inputs[0] : counts;
 }
 
 RoundAttributes LoweringInput::round_of(TensorId counts) const {
-  const Op& counting = graph.op(graph.tensor(counts).producer);
-  return counting.kind == OpKind::round_counts ? counting.as<RoundAttributes>() : RoundAttributes{};
+  const auto* round =
+      std::get_if<RoundAttributes>(&graph.op(graph.tensor(counts).producer).attributes);
+  return round == nullptr ? RoundAttributes{} : *round;
 }
 
 PackedRows LoweringInput::packed_rows(const Tensor& tensor) const {
@@ -180,7 +180,8 @@ bool LoweringInput::keeps_rows_at(TensorId counts, size_t axis, ShareNumber shar
 
 bool LoweringInput::exchanges_rows(TensorId counts) const {
   const bool has_rounds = std::ranges::any_of(graph.ops(), [&](const Op& op) {
-    return op.kind == OpKind::round_counts && all_counts(op.output) == all_counts(counts);
+    return std::holds_alternative<RoundAttributes>(op.attributes) &&
+           all_counts(op.output) == all_counts(counts);
   });
   if (has_rounds) {
     return true;

@@ -141,7 +141,7 @@ Launch round_counts(const Operands& at) {
                                   .counts = at.out_integers(0),
                                   .count = elements(at.out_shape(0)),
                                   .first = first,
-                                  .rows = rows > 0 ? rows : INT64_MAX};
+                                  .rows = rows};
   return [args](Stream& stream) { kernels::round_counts(stream, args); };
 }
 

@@ -172,6 +172,7 @@ INSTANTIATE_TEST_SUITE_P(
                  "round = round_counts(counts.b) {first=2, rows=2}\n"
                  "a = expert_pack(x, routing.b, round)\n",
                  "a: round does not count all rows"},
+        WrongUse{"round = round_counts(counts) {first=2}\n", "round: expected rows, the rows of"},
         // These buffers or attributes have another capacity or number of experts.
         WrongUse{"routing.b = route(logits) {capacity=2, choices=2}\n"
                  "a = combine(back, routing.b, gates)\n",
