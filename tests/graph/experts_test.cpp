@@ -22,7 +22,7 @@ parameter down : f32[3, 10, 11] = uniform(0.25) decay
 
 x = embedding(tokens, table) {scale=1} : f32[5, 6, 8]
 logits = matmul(x, router) {contract=1, transposed=0} : f32[5, 6, 3]
-routing = route(logits) {balance_loss=0, capacity=4, choices=2, gshard=0, hash=0, sigmoid=0, speed=0, z_loss=0} : i32[5, 6, 2]
+routing = route(logits) {balance_loss=0, capacity=4, choices=2, gshard=0, sigmoid=0, speed=0, z_loss=0} : i32[5, 6, 2]
 gates = gate(logits, routing) {capacity=4, experts=3, normalize=1, scale=1, sigmoid=0} : f32[5, 6, 2]
 counts = expert_counts(routing) {capacity=4, experts=3} : i32[3, 5]
 buffer = dispatch(x, routing) {capacity=4, experts=3} : f32[3, 5, 4, 8]
