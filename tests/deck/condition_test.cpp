@@ -141,20 +141,24 @@ TEST(Experts, WorkloadsChooseThem) {
   EXPECT_TRUE(parse(model_with(moe + "topk, top_k: 3}")).model->moe.learns());
   EXPECT_FALSE(parse(model_with(moe + "idle}")).model->moe.learns());
   EXPECT_EQ(problems_of(model_with(moe + "idle, balance_loss: 1}")),
-            "m.yaml:6:43: model.moe.balance_loss has no use with model.moe.router idle: no logits "
+            "m.yaml:6:49: model.moe.balance_loss has no use with model.moe.router idle: no logits "
             "decide where tokens go");
   EXPECT_EQ(parse(model_with(moe + "log-normal, sigma: 0.5}")).model->moe.sigma, 0.5);
   EXPECT_EQ(problems_of(model_with(moe + "idle, sigma: 0.5}")),
-            "m.yaml:6:36: model.moe.sigma is about the router log-normal only");
+            "m.yaml:6:42: model.moe.sigma is about the router log-normal only");
 }
 
 TEST(Experts, ATraceHasTheirLoads) {
   const std::string moe = "  moe: {experts: 4, router: ";
   EXPECT_EQ(problems_of(model_with(moe + "trace}")),
             "m.yaml:7:1: model.moe.router trace needs data.trace: a file of recorded loads");
-  const auto with_trace = [](const std::string& model) { return model + "  trace: loads.txt\n"; };
-  EXPECT_EQ(problems_of(with_trace(model_with(moe + "idle}"))),
-            "m.yaml:1:1: data.trace has the loads of the router trace: set model.moe.router: trace");
+  const auto with_trace = [&](const std::string& router) {
+    return with_line(model_with(moe + router + "}"), 9, "  path: a.txt\n  trace: loads.txt");
+  };
+  EXPECT_EQ(problems_of(with_trace("trace")), "");
+  EXPECT_TRUE(parse(with_trace("trace")).data->trace.ends_with("/loads.txt"));
+  EXPECT_EQ(problems_of(with_trace("idle")),
+            "m.yaml:10:10: data.trace has the loads of the router trace: set model.moe.router: trace");
 }
 
 TEST(Experts, SomeBlockHasThem) {
