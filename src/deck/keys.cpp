@@ -36,9 +36,9 @@ constexpr Condition kReadsTrace = {
     "model.moe.router",
     [](const Deck& d) { return d.model->moe.experts > 0 && d.model->moe.router == "trace"; },
     "has the loads of the router trace: set model.moe.router: trace"};
-constexpr Condition kDrawsLoads = {"model.moe.router",
-                                   [](const Deck& d) { return d.model->moe.router == "log-normal"; },
-                                   "is about the router log-normal only"};
+constexpr Condition kDrawsLoads = {
+    "model.moe.router", [](const Deck& d) { return d.model->moe.router == "log-normal"; },
+    "is about the router log-normal only"};
 
 constexpr Condition kHasBalanceLoss = {
     "model.moe.balance_loss", [](const Deck& d) { return d.model->moe.balance_loss > 0.0; },
@@ -192,7 +192,8 @@ std::vector<Key> moe_keys() {
               "same in every step. The others are workloads for tests and benchmarks: they give "
               "the experts set loads, by the seed, the step and a token's place in the batch, and "
               "the router learns only the weights. trace: recorded loads (`data.trace`). "
-              "log-normal: drawn ones (`model.moe.sigma`). balanced to burst: those of docs/models.",
+              "log-normal: drawn ones (`model.moe.sigma`). The eight from balanced to burst are "
+              "described in docs/models.md.",
        .fallback = "top2",
        .choices = {"top1", "top2", "topk", "hash", "trace", "log-normal", "balanced", "hot-experts",
                    "hot-rank", "spread", "ragged", "idle", "moving", "burst"},

@@ -126,10 +126,10 @@ class ForwardPass {
     const ValueId added = builder_.add(std::move(value));
     Program& program = builder_.program();
     const std::string& name = graph_.tensor(id).name;
-    (name == "tokens"              ? program.tokens
-     : name == "images"            ? program.images
+    (name == "tokens"             ? program.tokens
+     : name == "images"           ? program.images
      : name.starts_with(kChoices) ? program.choices
-                                   : program.targets)
+                                  : program.targets)
         .push_back(added);
     return added;
   }

@@ -18,26 +18,20 @@ kernels::RouteSize route_size(const Operands& at) {
 
 template <typename Element>
 Launch route(const Operands& at) {
-  return [x = at.in_as<Element>(0), routing = at.out_integers(0),
-          size = route_size(at)](Stream& stream) {
-    kernels::route_forward(stream, x, routing, size);
-  };
+  return [x = at.in_as<Element>(0), routing = at.out_integers(0), size = route_size(at)](
+             Stream& stream) { kernels::route_forward(stream, x, routing, size); };
 }
 
 template <typename Element>
 Launch route_biased(const Operands& at) {
   return [x = at.in_as<Element>(0), bias = at.in(1), routing = at.out_integers(0),
-          size = route_size(at),
-          sigmoid = at.attributes<RouteAttributes>().sigmoid](Stream& stream) {
-    kernels::route_biased(stream, x, bias, routing, size, sigmoid);
-  };
+          size = route_size(at), sigmoid = at.attributes<RouteAttributes>().sigmoid](
+             Stream& stream) { kernels::route_biased(stream, x, bias, routing, size, sigmoid); };
 }
 
 Launch route_chosen(const Operands& at) {
-  return [chosen = at.in_integers(1), routing = at.out_integers(0),
-          size = route_size(at)](Stream& stream) {
-    kernels::route_chosen(stream, chosen, routing, size);
-  };
+  return [chosen = at.in_integers(1), routing = at.out_integers(0), size = route_size(at)](
+             Stream& stream) { kernels::route_chosen(stream, chosen, routing, size); };
 }
 
 Launch move_router_bias(const Operands& at) {

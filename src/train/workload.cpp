@@ -50,13 +50,13 @@ std::vector<int64_t> in_a_row(const MoeDeck& moe, int64_t first, int64_t count) 
 
 // Heats, loads over the mean. With eight experts of which two lie on each of four ranks, and two
 // choices, the largest load of a rank over the mean has the same value.
-constexpr double kHotExperts = 53.0 / 16;   // 3.3125
-constexpr double kHotRank = 103.0 / 32;     // 3.21875
-constexpr double kSpread = 41.0 / 32;       // 1.28125
-constexpr double kRagged = 41.0 / 32;       // 1.28125
-constexpr double kBusy = 69.0 / 32;         // 2.15625
-constexpr double kLessBusy = 59.0 / 32;     // 1.84375
-constexpr double kSteady = 39.0 / 32;       // 1.21875
+constexpr double kHotExperts = 53.0 / 16;  // 3.3125
+constexpr double kHotRank = 103.0 / 32;    // 3.21875
+constexpr double kSpread = 41.0 / 32;      // 1.28125
+constexpr double kRagged = 41.0 / 32;      // 1.28125
+constexpr double kBusy = 69.0 / 32;        // 2.15625
+constexpr double kLessBusy = 59.0 / 32;    // 1.84375
+constexpr double kSteady = 39.0 / 32;      // 1.21875
 constexpr double kBurst = 5.0 / 2;
 
 Weights balanced(const Deck& deck, const WorkloadAt&) {
@@ -141,9 +141,9 @@ struct WorkloadSpec {
 };
 
 constexpr WorkloadSpec kWorkloads[] = {
-    {"trace", traced},       {"log-normal", log_normal},     {"balanced", balanced},
-    {"hot-rank", hot_rank},  {"hot-experts", hot_experts},   {"spread", spread},
-    {"idle", idle},          {"ragged", ragged, true},       {"moving", moving},
+    {"trace", traced},      {"log-normal", log_normal},   {"balanced", balanced},
+    {"hot-rank", hot_rank}, {"hot-experts", hot_experts}, {"spread", spread},
+    {"idle", idle},         {"ragged", ragged, true},     {"moving", moving},
     {"burst", burst},
 };
 
@@ -187,9 +187,8 @@ std::vector<int64_t> divide(Weights weights, int64_t tokens, int64_t choices) {
       order.push_back(e);
     }
   }
-  std::ranges::stable_sort(order, std::greater<>(), [&](size_t e) {
-    return quotas[e] - static_cast<double>(loads[e]);
-  });
+  std::ranges::stable_sort(order, std::greater<>(),
+                           [&](size_t e) { return quotas[e] - static_cast<double>(loads[e]); });
   for (int64_t i = 0; i < left; ++i) {
     ++loads[order[static_cast<size_t>(i)]];
   }

@@ -83,8 +83,7 @@ TEST(RecordedLoads, AnEmptyLineEndsASample) {
 }
 
 TEST(RecordedLoads, OfOtherModelsAreErrors) {
-  const std::string wanted =
-      ": expected 2 line(s) in a sample, one per layer with experts, found ";
+  const std::string wanted = ": expected 2 line(s) in a sample, one per layer with experts, found ";
   EXPECT_EQ(trace_refusal_of("1 1 1 1\n"), "trace.txt:1" + wanted + "1");
   EXPECT_EQ(trace_refusal_of("1 1 1 1\n1 1 1 1\n1 1 1 1\n"), "trace.txt:3" + wanted + "3");
   EXPECT_EQ(trace_refusal_of("1 1 1 1\n1 1 1 1\n\n1 1 1 1\n\n1 1 1 1\n1 1 1 1\n"),

@@ -74,9 +74,7 @@ struct CountedExperts {
     if (kBytes<Element> == 4) {
       add(
           "route_chosen", 4 * entries, 4 * entries,
-          [this](Stream& stream) {
-            route_chosen(stream, chosen.data(), routed.data(), route);
-          },
+          [this](Stream& stream) { route_chosen(stream, chosen.data(), routed.data(), route); },
           "a warp for each expert reads the choices of a sequence");
       add(
           "expert_counts", 4 * entries, 4 * route.experts * route.batch,

@@ -157,8 +157,9 @@ TEST(Experts, ATraceHasTheirLoads) {
   };
   EXPECT_EQ(problems_of(with_trace("trace")), "");
   EXPECT_TRUE(parse(with_trace("trace")).data->trace.ends_with("/loads.txt"));
-  EXPECT_EQ(problems_of(with_trace("idle")),
-            "m.yaml:10:10: data.trace has the loads of the router trace: set model.moe.router: trace");
+  EXPECT_EQ(
+      problems_of(with_trace("idle")),
+      "m.yaml:10:10: data.trace has the loads of the router trace: set model.moe.router: trace");
 }
 
 TEST(Experts, SomeBlockHasThem) {

@@ -142,6 +142,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "a: expected x of f32, found b of i32"},
         WrongUse{"input b : i32[5, 6, 3]\na = route(b) {capacity=1}\n",
                  "a: expected logits of f32, found b of i32"},
+        WrongUse{"a = route_chosen(logits, gates) {capacity=1, choices=2}\n",
+                 "a: expected chosen of i32, found gates of f32"},
+        WrongUse{"input b : i32[5, 6, 3]\na = route_chosen(logits, b) {capacity=1, choices=2}\n",
+                 "chosen[batch, sequence, choices]"},
         WrongUse{"input b : i32[5, 6, 3]\na = gate(b, routing)\n",
                  "a: expected logits of f32, found b of i32"}));
 

@@ -143,7 +143,8 @@ TEST(Transformer, WorkloadsChooseInPlaceOfTheLogits) {
   Deck deck = deck_of(1, moe_of("hot-rank", 1.0));
   deck.model->layers = 2;
   const Graph graph = build_model(deck, 31);
-  for (const auto& [layer, input] : {std::pair{"layers.0", "choices.0"}, {"layers.1", "choices.1"}}) {
+  for (const auto& [layer, input] :
+       {std::pair{"layers.0", "choices.0"}, {"layers.1", "choices.1"}}) {
     const TensorId routing = graph.find(fmt::format("{}.moe.routing", layer));
     const Op& op = graph.op(graph.tensor(routing).producer);
     EXPECT_EQ(op.kind, OpKind::route_chosen);

@@ -78,9 +78,15 @@ TEST(Workload, ATokenHasDistinctExpertsAndExpertsTheirLoads) {
   std::vector<std::string> routers = kMegatrons;
   routers.insert(routers.end(), {"log-normal", "hash"});
   for (const std::string& router : routers) {
-    for (const auto& [experts, choices] :
-         {std::pair<int64_t, int64_t>{8, 2}, {8, 1}, {8, 4}, {8, 8}, {2, 2}, {1, 1}, {5, 3},
-          {64, 6}, {13, 2}}) {
+    for (const auto& [experts, choices] : {std::pair<int64_t, int64_t>{8, 2},
+                                           {8, 1},
+                                           {8, 4},
+                                           {8, 8},
+                                           {2, 2},
+                                           {1, 1},
+                                           {5, 3},
+                                           {64, 6},
+                                           {13, 2}}) {
       SCOPED_TRACE(testing::Message() << router << " " << experts << " " << choices);
       const Deck deck = deck_of(router, experts, choices);
       for (const int64_t step : {1, 4, 100}) {
@@ -102,9 +108,9 @@ TEST(Workload, PartsOfTheBatchAreCutOutOfIt) {
     const Deck deck = deck_of(router, 6, 3);
     const std::vector<int32_t> whole =
         workload_choices(deck, {2, 1}, box({5, 7, 3}, {0, 0, 0}, {5, 7, 3}));
-    for (const Region& part : {box({5, 7, 3}, {1, 0, 0}, {3, 7, 3}),
-                               box({5, 7, 3}, {2, 3, 0}, {3, 2, 3}),
-                               box({5, 7, 3}, {5, 0, 0}, {0, 7, 3})}) {
+    for (const Region& part :
+         {box({5, 7, 3}, {1, 0, 0}, {3, 7, 3}), box({5, 7, 3}, {2, 3, 0}, {3, 2, 3}),
+          box({5, 7, 3}, {5, 0, 0}, {0, 7, 3})}) {
       const std::vector<int32_t> found = workload_choices(deck, {2, 1}, part);
       ASSERT_EQ(std::ssize(found), part.elements());
       for (int64_t i = 0; i < part.elements(); ++i) {
@@ -186,7 +192,7 @@ TEST(Workload, ATraceHasASampleForEachStep) {
       std::vector<std::vector<double>>{{1, 1, 1, 1}, {4, 2, 1, 1}, {0, 0, 3, 5}, {0, 0, 0, 9}});
   using Loads = std::vector<int64_t>;
   EXPECT_EQ(workload_loads(deck, {1, 0}, 10), (Loads{5, 5, 5, 5}));
-  EXPECT_EQ(workload_loads(deck, {1, 1}, 10), (Loads{10, 5, 3, 2}));  // of 2.5 each the lower one
+  EXPECT_EQ(workload_loads(deck, {1, 1}, 10), (Loads{10, 5, 3, 2}));   // of 2.5 each the lower one
   EXPECT_EQ(workload_loads(deck, {2, 0}, 10), (Loads{0, 0, 10, 10}));  // at most all tokens
   EXPECT_EQ(workload_loads(deck, {2, 1}, 10), (Loads{4, 3, 3, 10}));   // others take what is left
   EXPECT_EQ(workload_loads(deck, {3, 0}, 10), workload_loads(deck, {1, 0}, 10));
