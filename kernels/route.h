@@ -10,7 +10,6 @@
 
 #include <cstdint>
 
-#include "core/region.h"
 #include "device/device.h"
 #include "kernels/elements.h"
 
@@ -36,11 +35,9 @@ template <typename Element>
 void route_biased(Stream& stream, const Element* logits, const float* bias, int32_t* routing,
                   RouteSize size, bool sigmoid);
 
-// Chooses experts by random numbers: choice c of the token with row-major index t in the global
-// [batch, sequence] gets expert (word(t) + c) % experts of the stream {key, 0}, the same in every
-// step. `tokens`: this part [batch, sequence] of the global tokens.
-void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
-                uint64_t key);
+// Takes the experts that `chosen` names, all below size.experts and those of a token distinct.
+// chosen: i32 [batch, sequence, choices].
+void route_chosen(Stream& stream, const int32_t* chosen, int32_t* routing, RouteSize size);
 
 // counts[e, b] = the number of used slots of expert first_expert + e, for `experts` experts. An
 // expert's first slots are the used ones.

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/random.h"
 #include "kernels/cpu_columns.h"
 #include "kernels/cpu_math.h"
 #include "kernels/cpu_team.h"
@@ -104,18 +103,11 @@ void route_biased(Stream& stream, const Element* logits, const float* bias, int3
   });
 }
 
-void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
-                uint64_t key) {
+void route_chosen(Stream& stream, const int32_t* chosen, int32_t* routing, RouteSize size) {
   check_size(size);
-  check_region("route_hash", tokens, 2);
   stream.enqueue([=] {
-    const RandomStream random{key, 0};
     route(routing, size, [=](int64_t t, int32_t* entries) {
-      const uint64_t word = random.word(static_cast<uint64_t>(tokens.global_index(t)));
-      for (int64_t c = 0; c < size.choices; ++c) {
-        entries[c] = static_cast<int32_t>((word + static_cast<uint64_t>(c)) %
-                                          static_cast<uint64_t>(size.experts));
-      }
+      std::copy_n(chosen + t * size.choices, size.choices, entries);
     });
   });
 }

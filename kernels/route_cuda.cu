@@ -1,4 +1,3 @@
-#include "core/random.h"
 #include "kernels/cuda_elements.h"
 #include "kernels/gate_math.h"
 #include "kernels/preconditions.h"
@@ -60,19 +59,6 @@ __global__ void __launch_bounds__(kThreads)
       const float value = widen(x[e]);
       return (sigmoid ? sigmoid_of(value) : expf(value - largest) / sum) + bias[e];
     });
-  }
-}
-
-__global__ void __launch_bounds__(kThreads)
-    hash_kernel(int32_t* chosen, Region tokens, RouteSize size, uint64_t key) {
-  const RandomStream random{key, 0};
-  const auto experts = static_cast<uint64_t>(size.experts);
-  for (int64_t t = thread_of_grid(); t < size.batch * size.sequence; t += threads_of_grid()) {
-    const uint64_t word = random.word(static_cast<uint64_t>(tokens.global_index(t)));
-    for (int64_t c = 0; c < size.choices; ++c) {
-      chosen[t * size.choices + c] =
-          static_cast<int32_t>((word + static_cast<uint64_t>(c)) % experts);
-    }
   }
 }
 
@@ -200,17 +186,12 @@ void route_biased(Stream& stream, const Element* logits, const float* bias, int3
   assign_slots(stream, chosen, routing, size);
 }
 
-void route_hash(Stream& stream, int32_t* routing, const Region& tokens, RouteSize size,
-                uint64_t key) {
+void route_chosen(Stream& stream, const int32_t* chosen, int32_t* routing, RouteSize size) {
   check_size(size);
-  check_region("route_hash", tokens, 2);
   if (size.experts == 0) {
     drop_all(stream, routing, size);
     return;
   }
-  int32_t* chosen = chosen_experts(stream, size);
-  launch(stream, hash_kernel, blocks_for(size.batch * size.sequence, kThreads), kThreads, chosen,
-         tokens, size, key);
   assign_slots(stream, chosen, routing, size);
 }
 

@@ -5,11 +5,13 @@
 #include <cmath>
 #include <numeric>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "deck/data_deck.h"
 #include "deck/model_deck.h"
 
 namespace hidup {
@@ -36,6 +38,13 @@ std::vector<double> numbers_of(std::string_view line, const std::string& place) 
   return numbers;
 }
 
+// The tokens of each expert of a layer over their mean, and where they are.
+struct LayerLoads {
+  std::vector<double> loads;
+  int line;           // from 1
+  bool after_blanks;  // an empty line is between these and the loads before
+};
+
 // Returns the numbers over their mean.
 std::vector<double> over_mean(std::vector<double> numbers, int64_t experts,
                               const std::string& place) {
@@ -53,6 +62,27 @@ std::vector<double> over_mean(std::vector<double> numbers, int64_t experts,
   return numbers;
 }
 
+// Returns the lines of a text that are not empty and no comments. Throws Error(file) without any.
+std::vector<LayerLoads> layers_of(const std::string& text, const std::string& file,
+                                  int64_t experts) {
+  std::vector<LayerLoads> layers;
+  int number = 0;
+  bool after_blanks = false;
+  for (const std::string_view line : split(text, '\n')) {
+    const std::string place = fmt::format("{}:{}", file, ++number);
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) {
+      after_blanks = !layers.empty();
+    } else if (!line.starts_with('#')) {
+      layers.push_back({over_mean(numbers_of(line, place), experts, place), number,
+                        std::exchange(after_blanks, false)});
+    }
+  }
+  if (layers.empty()) {
+    fail(ExitCode::file, "{}: expected a line per layer with experts, found none", file);
+  }
+  return layers;
+}
+
 }  // namespace
 
 std::string expert_loads_text(const Deck& deck) {
@@ -65,17 +95,44 @@ Deck with_expert_loads(Deck deck, const std::string& text) {
   if (moe.load.empty()) {
     return deck;
   }
-  int line_number = 0;
-  for (const std::string_view line : split(text, '\n')) {
-    const std::string place = fmt::format("{}:{}", moe.load, ++line_number);
-    if (line.find_first_not_of(" \t\r") != std::string_view::npos && !line.starts_with('#')) {
-      moe.loads.push_back(std::make_shared<const std::vector<double>>(
-          over_mean(numbers_of(line, place), moe.experts, place)));
+  for (LayerLoads& layer : layers_of(text, moe.load, moe.experts)) {
+    moe.loads.push_back(std::make_shared<const std::vector<double>>(std::move(layer.loads)));
+  }
+  return deck;
+}
+
+std::string trace_text(const Deck& deck) {
+  const std::string& file = deck.data->trace;
+  return file.empty() ? "" : read_text_file(file, "recorded loads");
+}
+
+Deck with_trace(Deck deck, const std::string& text) {
+  const std::string& file = deck.data->trace;
+  if (file.empty()) {
+    return deck;
+  }
+  const int64_t layers = deck.model->expert_layers();
+  std::vector<std::vector<double>> traced;
+  int64_t of_sample = 0;
+  int last = 0;
+  const auto end_sample = [&] {
+    if (of_sample != layers) {
+      fail(ExitCode::file,
+           "{}:{}: expected {} line(s) in a sample, one per layer with experts, found {}", file,
+           last, layers, of_sample);
     }
+    of_sample = 0;
+  };
+  for (LayerLoads& layer : layers_of(text, file, deck.model->moe.experts)) {
+    if (layer.after_blanks) {
+      end_sample();
+    }
+    ++of_sample;
+    last = layer.line;
+    traced.push_back(std::move(layer.loads));
   }
-  if (moe.loads.empty()) {
-    fail(ExitCode::file, "{}: expected a line per layer with experts, found none", moe.load);
-  }
+  end_sample();
+  deck.data->traced = std::make_shared<const std::vector<std::vector<double>>>(std::move(traced));
   return deck;
 }
 

@@ -1,4 +1,4 @@
-// Loads of experts that a plan expects (model.moe.load).
+// Loads of experts that a plan expects (model.moe.load) or that tokens are given (data.trace).
 #pragma once
 
 #include <string>
@@ -14,6 +14,13 @@ std::string expert_loads_text(const Deck& deck);
 // Returns the deck with the loads of that text. Throws Error(file) with the line for a line without
 // a number >= 0 for each expert, or with zeros alone, and for a text without lines.
 Deck with_expert_loads(Deck deck, const std::string& text);
+
+// Returns the text of the file data.trace; empty without one. Throws Error(file).
+std::string trace_text(const Deck& deck);
+
+// Returns the deck with the recorded loads of that text. Throws Error(file) as above, and for a
+// sample that has not one line per layer with experts.
+Deck with_trace(Deck deck, const std::string& text);
 
 // Returns what the run's report compares the loads with.
 ExpertExpectation expected_of_experts(const Deck& deck);

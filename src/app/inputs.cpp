@@ -65,7 +65,10 @@ Decks load_decks(const std::string& model, const std::string& cluster,
   collectively(world, [&] { decks.deck = with_hosts(std::move(decks.deck), decks.hosts); });
   decks.graph = text_of_first(world, [&] { return graph_text(decks.deck); });
   const std::string loads = text_of_first(world, [&] { return expert_loads_text(decks.deck); });
-  collectively(world, [&] { decks.deck = with_expert_loads(std::move(decks.deck), loads); });
+  const std::string trace = text_of_first(world, [&] { return trace_text(decks.deck); });
+  collectively(world, [&] {
+    decks.deck = with_trace(with_expert_loads(std::move(decks.deck), loads), trace);
+  });
   return decks;
 }
 

@@ -205,6 +205,8 @@ std::vector<NamedFile> files_read(const std::string& model, const std::string& c
       {"the model deck", model},
       {"the cluster deck", cluster},
       {"the graph", deck.model->graph},
+      {"the expert loads", deck.model->moe.load},
+      {"the recorded loads", deck.data->trace},
       {"the profile", profile == "auto" ? "" : profile},
       {"the strategy", looks_like_file(choice) ? choice : ""},
       {"the schedule", is_schedule_file(deck) ? deck.train->pipeline : ""},
@@ -292,7 +294,8 @@ PlanningInput read_planning_input(const std::string& model, const std::string& c
   const DeckSource cluster_text = cluster.empty() ? DeckSource{} : read_deck_file(cluster);
   Deck deck = parse_decks(&model_text, cluster.empty() ? nullptr : &cluster_text, overrides, ranks);
   const std::string loads = expert_loads_text(deck);
-  deck = with_expert_loads(std::move(deck), loads);
+  const std::string trace = trace_text(deck);
+  deck = with_trace(with_expert_loads(std::move(deck), loads), trace);
   int64_t all = 1;
   for (const MeshAxis& axis : deck.cluster->mesh) {
     all *= axis.size.value_or(1);

@@ -18,6 +18,7 @@
 #include "program/verify.h"
 #include "search/named/named_strategies.h"
 #include "train/not_finite.h"
+#include "train/workload.h"
 
 namespace hidup {
 namespace {
@@ -91,7 +92,9 @@ LanguageModel::LanguageModel(Deck deck, const std::string& graph, const Checkpoi
     }
     return parts;
   };
-  inputs_ = {.tokens = empty(program_.tokens, 0), .targets = empty(program_.targets, -1)};
+  inputs_ = {.tokens = empty(program_.tokens, 0),
+             .targets = empty(program_.targets, -1),
+             .choices = choices_of(program_, 0, with_one_sequence(deck_), 1)};
 }
 
 std::vector<float> LanguageModel::next(std::span<const int32_t> text) {

@@ -232,7 +232,7 @@ class Measurement {
     }
     store->register_arena();
     StepInputs inputs;
-    fill_inputs(program, rank, *inputs_.data.batches, 0, inputs);
+    fill_inputs(program, rank, inputs_.deck(), *inputs_.data.batches, 1, inputs);
     // Uses the order of training, in which steps of single kernel launches wait for the host.
     const bool recorded = execution_order(inputs_.deck()) == Executor::Order::recorded;
     operations_.run(*executor, rank, inputs, steps,

@@ -1,6 +1,9 @@
 // hidup generate: continues a text with a trained model.
 #include <unistd.h>
 
+#include <utility>
+
+#include "app/expert_loads.h"
 #include "app/planning.h"
 #include "app/pretrained.h"
 #include "comm/communicator.h"
@@ -13,7 +16,9 @@ namespace hidup {
 
 int generate(const GenerateOptions& options) {
   const DeckSource source = read_deck_file(options.deck);
-  const Deck deck = parse_decks(&source, nullptr, options.overrides);
+  Deck deck = parse_decks(&source, nullptr, options.overrides);
+  const std::string trace = trace_text(deck);
+  deck = with_trace(std::move(deck), trace);
   const CheckpointFile checkpoint = open_checkpoint(*make_self_communicator(), options.resume);
   LanguageModel model(deck, graph_text(deck), checkpoint);
   std::vector<int32_t> text = model.tokenizer().encode(options.prompt);

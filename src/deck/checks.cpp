@@ -98,10 +98,10 @@ void check_moe(const ModelDeck& model, const DeckChecks& checks) {
   for (const auto& [name, balances] :
        {std::pair(Name("model.moe.balance_loss"), moe.balance_loss > 0.0),
         {"model.moe.balance_speed", moe.balance_speed.has_value()}}) {
-    if (usable(checks, "model.moe.router", name) && moe.router == "hash" && balances) {
-      checks.report(name, fmt::format("{} has no use with model.moe.router hash: no logits decide "
+    if (usable(checks, "model.moe.router", name) && !moe.learns() && balances) {
+      checks.report(name, fmt::format("{} has no use with model.moe.router {}: no logits decide "
                                       "where tokens go",
-                                      name));
+                                      name, moe.router));
     }
   }
   if (usable(checks, kEvery, "model.layers") && moe.every > model.layers) {
@@ -146,6 +146,10 @@ void check_data(const Deck& deck, const DeckChecks& checks) {
     checks.report("data.validation",
                   "data.kind synthetic has nothing to validate on: remove data.validation, or "
                   "choose the kind text or tokens");
+  }
+  if (usable(checks, "data.trace") && data.trace.empty()) {
+    checks.report("data.trace",
+                  "model.moe.router trace needs data.trace: a file of recorded loads");
   }
   if (usable(checks, "train.validate_every", "data.validation") && deck.train->validate_every > 0 &&
       data.validation.empty()) {

@@ -1,6 +1,7 @@
 // The section data of the decks.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,11 @@ struct DataDeck {
   std::vector<std::string> path;  // files and globs, absolute
   std::string tokenizer;
   ValidationData validation;
+  // Absolute path of a file with recorded loads, for the router trace.
+  std::string trace;
+  // The tokens of each expert in that file: a line per layer with experts and, sample by sample, as
+  // often as there are samples. No key sets them.
+  std::shared_ptr<const std::vector<std::vector<double>>> traced = nullptr;
 };
 
 }  // namespace hidup

@@ -32,6 +32,14 @@ constexpr Condition kHasExperts = {"model.moe.experts",
                                    [](const Deck& d) { return d.model->moe.experts > 0; },
                                    "is about experts, but model.moe.experts is missing or 0"};
 
+constexpr Condition kReadsTrace = {
+    "model.moe.router",
+    [](const Deck& d) { return d.model->moe.experts > 0 && d.model->moe.router == "trace"; },
+    "has the loads of the router trace: set model.moe.router: trace"};
+constexpr Condition kDrawsLoads = {
+    "model.moe.router", [](const Deck& d) { return d.model->moe.router == "log-normal"; },
+    "is about the router log-normal only"};
+
 constexpr Condition kHasBalanceLoss = {
     "model.moe.balance_loss", [](const Deck& d) { return d.model->moe.balance_loss > 0.0; },
     "says what the balance loss is, but model.moe.balance_loss is missing or 0"};
@@ -181,19 +189,31 @@ std::vector<Key> moe_keys() {
        .doc = "How the experts of a token are chosen. top1, top2, topk: a learned router takes "
               "the one, two or `model.moe.top_k` experts that it rates highest. hash: one "
               "expert (or `model.moe.top_k` of them) per place in the batch, at random and the "
-              "same in every step.",
+              "same in every step. The others are workloads for tests and benchmarks: they give "
+              "the experts set loads, by the seed, the step and a token's place in the batch, and "
+              "the router learns only the weights. trace: recorded loads (`data.trace`). "
+              "log-normal: drawn ones (`model.moe.sigma`). The eight from balanced to burst are "
+              "described in docs/models.md.",
        .fallback = "top2",
-       .choices = {"top1", "top2", "topk", "hash"},
+       .choices = {"top1", "top2", "topk", "hash", "trace", "log-normal", "balanced", "hot-experts",
+                   "hot-rank", "spread", "ragged", "idle", "moving", "burst"},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.router; }},
       {.name = "model.moe.top_k",
        .doc = "Experts per token, at most `model.moe.experts`. The router topk needs a number. "
-              "auto: 1 for top1 and hash, 2 for top2. All first choices take slots before any "
+              "auto: 1 for top1 and hash, otherwise 2. All first choices take slots before any "
               "second choice, second choices before third ones, and so on.",
        .fallback = "auto",
        .range = {1, 100000},
        .conditions = {kNoGraph, kHasExperts},
        .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.top_k; }},
+      {.name = "model.moe.sigma",
+       .doc = "Standard deviation of the logarithm of an expert's load, for the router log-normal: "
+              "0 gives equal loads. Loads differ between layers and are the same in every step.",
+       .fallback = "1",
+       .range = {0.0, 5.0},
+       .conditions = {kNoGraph, kHasExperts, kDrawsLoads},
+       .slot = [](Deck& d, Item) -> Slot { return &d.model->moe.sigma; }},
       {.name = "model.moe.score",
        .doc = "How the router's logits become the weights of a token's experts. softmax: "
               "probabilities of all experts, which add up to 1. sigmoid: the sigmoid of each logit "
@@ -262,7 +282,7 @@ std::vector<Key> moe_keys() {
        .doc = "Weight of the balance loss of every block with experts, which is small where "
               "tokens are spread evenly. It is minimised beside the loss, computed over the "
               "whole batch, and reported apart from the loss and without the weight. 0: none. "
-              "An error for the router hash.",
+              "An error for the router hash and for workloads.",
        .fallback = "0",
        .range = {.min = kLeastFactor, .max = 1e6, .or_zero = true},
        .conditions = {kNoGraph, kHasExperts},
@@ -292,7 +312,7 @@ std::vector<Key> moe_keys() {
            "a step the bias rises by this number if fewer tokens of the whole batch chose the "
            "expert than the mean of all experts, and falls by it if more did. 0: biases stay "
            "as they are, which are 0 or those of --init. none: no biases. An error for the router "
-           "hash.",
+           "hash and for workloads.",
        .fallback = "none",
        .choices = {"none"},
        .range = {.min = kLeastFactor, .max = 1e6, .or_zero = true},
@@ -342,6 +362,16 @@ std::vector<Key> data_keys() {
        .range = {.min = 0, .max = 0.5, .above_min = true},
        .path_of = "file",
        .slot = [](Deck& d, Item) -> Slot { return &d.data->validation; }},
+      {.name = "data.trace",
+       .doc = "A file of recorded loads for the router trace: a line per layer with experts, with "
+              "the tokens of each expert, as `model.moe.load` reads it. Samples in time follow one "
+              "another, each behind an empty line; step s has sample (s - 1) modulo their number. "
+              "Relative paths start as those of `data.path`.",
+       .fallback = "none",
+       .choices = {"none"},
+       .path_of = "file",
+       .conditions = {kReadsTrace},
+       .slot = [](Deck& d, Item) -> Slot { return &d.data->trace; }},
   };
 }
 

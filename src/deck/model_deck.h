@@ -28,6 +28,7 @@ struct MoeDeck {
   std::string load;
   // Rows of each expert over their mean, by layer with experts, from that file. No key sets them.
   std::vector<std::shared_ptr<const std::vector<double>>> loads;
+  double sigma = 0.0;           // of the router log-normal
   double warn_imbalance = 0.0;  // largest load over the mean; 0: no warnings
   double balance_loss = 0.0;    // weight; 0: none
   std::string balance;          // switch, gshard
@@ -40,7 +41,13 @@ struct MoeDeck {
   std::optional<int64_t> ffn;  // inner width of an expert; none: auto, model.ffn
   int64_t first_dense = 0;     // blocks 0 .. first_dense - 1 have no experts
 
-  int64_t choices() const { return top_k.value_or(router == "top2" ? 2 : 1); }  // experts per token
+  // Returns true where the router's logits choose the experts, false where a workload does.
+  bool learns() const { return router.starts_with("top"); }
+  // Returns the experts of a token.
+  int64_t choices() const { return top_k.value_or(router == "top1" || router == "hash" ? 1 : 2); }
+  bool has_experts(int64_t layer) const {
+    return experts > 0 && layer >= first_dense && (layer + 1) % every == 0;
+  }
 };
 
 // Sizes count elements. Members keep to the limits of their keys and to the relations that
@@ -61,6 +68,15 @@ struct ModelDeck {
   double dropout = 0.0;
   std::string precision;
   MoeDeck moe;
+
+  // Returns the number of blocks with experts.
+  int64_t expert_layers() const {
+    int64_t count = 0;
+    for (int64_t layer = 0; layer < layers; ++layer) {
+      count += moe.has_experts(layer) ? 1 : 0;
+    }
+    return count;
+  }
 };
 
 }  // namespace hidup

@@ -86,7 +86,6 @@ struct AttentionAttributes {
 struct RouteAttributes {
   int64_t capacity = 0;  // slots of an expert per sequence
   int64_t choices = 1;   // experts per token
-  bool hash = false;     // routes by the token's position instead of the logits
   // Weights of the router's losses (kernels/router_losses.h), minimised with the loss; 0: none.
   double balance_loss = 0.0;
   double z_loss = 0.0;
@@ -102,7 +101,6 @@ struct RouteAttributes {
     visit("capacity", self.capacity, kCount);
     visit("choices", self.choices, kCount);
     visit("gshard", self.gshard, kFlag);
-    visit("hash", self.hash, kFlag);
     visit("sigmoid", self.sigmoid, kFlag);
     visit("speed", self.speed, kWeight);
     visit("z_loss", self.z_loss, kWeight);

@@ -36,6 +36,7 @@ enum class OpKind {
   cross_entropy,
   route,
   route_biased,
+  route_chosen,
   gate,
   expert_counts,
   dispatch,
@@ -54,6 +55,10 @@ struct Init {
   Kind kind = Kind::zeros;
   double scale = 0.0;
 };
+
+// An input of a step named kChoices and a number from 0 on has the experts that the step's data
+// choose for the tokens, in that layer with experts: i32 [batch, sequence, choices].
+inline constexpr std::string_view kChoices = "choices.";
 
 struct OperationSpec;
 using TensorId = int32_t;

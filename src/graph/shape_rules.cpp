@@ -124,6 +124,13 @@ Shape route_biased_shape(Shapes in, const OpAttributes& attributes) {
   return route_shape(in, attributes);
 }
 
+Shape route_chosen_shape(Shapes in, const OpAttributes& attributes) {
+  const Shape routing = route_shape(in, attributes);
+  expect(in[1] == routing, "logits[batch, sequence, experts] and chosen[batch, sequence, choices]",
+         in);
+  return routing;
+}
+
 Shape gate_shape(Shapes in, const OpAttributes& attributes) {
   expect(in[0].size() == 3 && in[1].size() == 3 && leading(in[0], 2) == leading(in[1], 2) &&
              in[0][2] == std::get<GateAttributes>(attributes).experts,

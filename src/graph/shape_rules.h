@@ -29,6 +29,7 @@ Shape grouped_attention_shape(Shapes in, const OpAttributes& attributes);
 Shape cross_entropy_shape(Shapes in, const OpAttributes& attributes);
 Shape route_shape(Shapes in, const OpAttributes& attributes);
 Shape route_biased_shape(Shapes in, const OpAttributes& attributes);
+Shape route_chosen_shape(Shapes in, const OpAttributes& attributes);
 Shape gate_shape(Shapes in, const OpAttributes& attributes);
 Shape expert_counts_shape(Shapes in, const OpAttributes& attributes);
 Shape dispatch_shape(Shapes in, const OpAttributes& attributes);

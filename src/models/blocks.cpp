@@ -130,18 +130,23 @@ BlockBuilder::Routing BlockBuilder::route(const std::string& name, TensorId x) {
   const TensorId logits = graph_.add_op(OpKind::wide_matmul, name + ".router", {x, router});
   RouteAttributes attributes{.capacity = capacity_of(moe, graph_.tensor(x).shape[1]),
                              .choices = moe.choices(),
-                             .hash = moe.router == "hash",
                              .balance_loss = moe.balance_loss,
                              .z_loss = moe.z_loss,
                              .gshard = moe.balance == "gshard"};
   std::vector<TensorId> inputs = {logits};
-  if (moe.balance_speed) {
+  OpKind kind = OpKind::route;
+  if (!moe.learns()) {
+    const Shape& shape = graph_.tensor(logits).shape;
+    kind = OpKind::route_chosen;
+    inputs.push_back(graph_.add_input(fmt::format("{}{}", kChoices, expert_layers_++), DType::i32,
+                                      {shape[0], shape[1], moe.choices()}));
+  } else if (moe.balance_speed) {
+    kind = OpKind::route_biased;
     attributes.sigmoid = sigmoid;
     attributes.speed = *moe.balance_speed;
     inputs.push_back(graph_.add_parameter(name + ".router.balance", {moe.experts}, {}, false));
   }
-  const TensorId routing = graph_.add_op(moe.balance_speed ? OpKind::route_biased : OpKind::route,
-                                         name + ".routing", inputs, attributes);
+  const TensorId routing = graph_.add_op(kind, name + ".routing", inputs, attributes);
   const TensorId gates = graph_.add_op(
       OpKind::gate, name + ".gates", {logits, routing},
       GateAttributes{
@@ -197,17 +202,12 @@ TensorId BlockBuilder::experts(const std::string& name, TensorId x) {
   return graph_.add_op(OpKind::add, name + ".sum", {routed, shared});
 }
 
-bool BlockBuilder::has_experts(int64_t layer) const {
-  return model_.moe.experts > 0 && layer >= model_.moe.first_dense &&
-         (layer + 1) % model_.moe.every == 0;
-}
-
 std::string BlockBuilder::second_half_name(int64_t layer) const {
-  return has_experts(layer) ? "moe" : "ffn";
+  return model_.moe.has_experts(layer) ? "moe" : "ffn";
 }
 
 TensorId BlockBuilder::second_half(int64_t layer, const std::string& name, TensorId x) {
-  if (has_experts(layer)) {
+  if (model_.moe.has_experts(layer)) {
     return experts(name, x);
   }
   return style_.gated ? gated_feed_forward(name, x, model_.ffn)

@@ -61,7 +61,6 @@ class BlockBuilder {
     TensorId routing, gates, counts;
   };
 
-  bool has_experts(int64_t layer) const;
   TensorId feed_forward(const std::string& name, TensorId x, int64_t width, bool has_bias);
   TensorId gated_feed_forward(const std::string& name, TensorId x, int64_t width);
   Routing route(const std::string& name, TensorId x);
@@ -74,6 +73,7 @@ class BlockBuilder {
   const ModelDeck& model_;
   BlockStyle style_;
   Graph graph_;
+  int64_t expert_layers_ = 0;  // whose workloads have an input so far
 };
 
 }  // namespace hidup

@@ -127,9 +127,10 @@ class ForwardPass {
     const ValueId added = builder_.add(std::move(value));
     Program& program = builder_.program();
     const std::string& name = graph_.tensor(id).name;
-    (name == "tokens"   ? program.tokens
-     : name == "images" ? program.images
-                        : program.targets)
+    (name == "tokens"             ? program.tokens
+     : name == "images"           ? program.images
+     : name.starts_with(kChoices) ? program.choices
+                                  : program.targets)
         .push_back(added);
     return added;
   }

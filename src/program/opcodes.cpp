@@ -168,8 +168,10 @@ Rows routing_rows() {
   return {
       // The backward pass exists only for the router's own losses (has_backward()).
       forward_pass<OpKind::route>(route, "logits:T -> routing:i",
-                                  {{router_losses_backward, "logits", "logits"}}, {.random = true}),
+                                  {{router_losses_backward, "logits", "logits"}}),
       forward_pass<OpKind::route_biased>(route_biased, "logits:T bias:f -> routing:i",
+                                         {{router_losses_backward, "logits", "logits"}}),
+      forward_pass<OpKind::route_chosen>(route_chosen, "logits:T chosen:i -> routing:i",
                                          {{router_losses_backward, "logits", "logits"}}),
       {expert_load,
        "expert_load",

@@ -65,6 +65,7 @@ enum class Opcode {
   cross_entropy_backward,
   route,
   route_biased,
+  route_chosen,
   expert_load,
   router_sums,  // these two compute a router's own losses (router_losses.h)
   router_losses_backward,

@@ -167,7 +167,8 @@ struct Program {
   std::vector<Value> values;
   std::vector<Instruction> instructions;
   // The values that the trainer fills, reads and logs.
-  std::vector<ValueId> tokens, targets, images;  // one value per layout in use
+  // One value per layout in use; of choices, which have their input's name, also per layer.
+  std::vector<ValueId> tokens, targets, images, choices;
   ValueId loss = -1;  // f32 [2]: the loss, and the fraction of targets with the largest logit
   ValueId gradient_norm = -1;
   ValueId logits = -1;  // the loss's input, f32 and replicated; -1: it is not a result

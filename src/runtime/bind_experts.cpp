@@ -10,35 +10,28 @@
 namespace hidup {
 namespace {
 
+kernels::RouteSize route_size(const Operands& at) {
+  const auto& attributes = at.attributes<RouteAttributes>();
+  const Shape logits = at.in_shape(0);
+  return {logits[0], logits[1], logits[2], attributes.choices, attributes.capacity};
+}
+
 template <typename Element>
 Launch route(const Operands& at) {
-  const auto& attributes = at.attributes<RouteAttributes>();
-  const Region logits = at.in_region(0);
-  const kernels::RouteSize size{logits.extent[0], logits.extent[1], logits.extent[2],
-                                attributes.choices, attributes.capacity};
-  int32_t* routing = at.out_integers(0);
-  if (attributes.hash) {
-    Region tokens = logits;
-    tokens.dims = 2;
-    return [=, key = at.random_key()](Stream& stream) {
-      kernels::route_hash(stream, routing, tokens, size, key);
-    };
-  }
-  return [=, x = at.in_as<Element>(0)](Stream& stream) {
-    kernels::route_forward(stream, x, routing, size);
-  };
+  return [x = at.in_as<Element>(0), routing = at.out_integers(0), size = route_size(at)](
+             Stream& stream) { kernels::route_forward(stream, x, routing, size); };
 }
 
 template <typename Element>
 Launch route_biased(const Operands& at) {
-  const auto& attributes = at.attributes<RouteAttributes>();
-  const Shape logits = at.in_shape(0);
-  const kernels::RouteSize size{logits[0], logits[1], logits[2], attributes.choices,
-                                attributes.capacity};
-  return [x = at.in_as<Element>(0), bias = at.in(1), routing = at.out_integers(0), size,
-          sigmoid = attributes.sigmoid](Stream& stream) {
-    kernels::route_biased(stream, x, bias, routing, size, sigmoid);
-  };
+  return [x = at.in_as<Element>(0), bias = at.in(1), routing = at.out_integers(0),
+          size = route_size(at), sigmoid = at.attributes<RouteAttributes>().sigmoid](
+             Stream& stream) { kernels::route_biased(stream, x, bias, routing, size, sigmoid); };
+}
+
+Launch route_chosen(const Operands& at) {
+  return [chosen = at.in_integers(1), routing = at.out_integers(0), size = route_size(at)](
+             Stream& stream) { kernels::route_chosen(stream, chosen, routing, size); };
 }
 
 Launch move_router_bias(const Operands& at) {
@@ -320,6 +313,7 @@ std::vector<LaunchRow> expert_launches() {
   return {
       {Opcode::route, route<T>},
       {Opcode::route_biased, route_biased<T>},
+      {Opcode::route_chosen, route_chosen},
       {Opcode::move_router_bias, move_router_bias},
       {Opcode::expert_load, expert_load},
       {Opcode::router_sums, router_sums<T>},

@@ -42,6 +42,7 @@ StepMemory::StepMemory(const Program& program, const MemoryPlan& plan, Device& d
   place_all(program.tokens, tokens_);
   place_all(program.targets, targets_);
   place_all(program.images, images_);
+  place_all(program.choices, choices_);
   for (const ValueId value : results_of(program)) {
     results_.emplace(value, place(value));
   }
@@ -76,6 +77,7 @@ void StepMemory::send(Stream& stream, int64_t step, double learning_rate,
   send_all(tokens_, inputs.tokens);
   send_all(targets_, inputs.targets);
   send_all(images_, inputs.images);
+  send_all(choices_, inputs.choices);
 }
 
 void StepMemory::fetch(Stream& stream) {

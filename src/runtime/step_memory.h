@@ -15,11 +15,13 @@
 
 namespace hidup {
 
-// This rank's parts of Program::tokens and targets (i32) and of images (bytes of their dtype).
+// This rank's parts of Program::tokens, targets and choices (i32) and of images (bytes of their
+// dtype).
 struct StepInputs {
   std::vector<std::vector<int32_t>> tokens = {};
   std::vector<std::vector<int32_t>> targets = {};
   std::vector<std::vector<std::byte>> images = {};
+  std::vector<std::vector<int32_t>> choices = {};
 };
 
 // Serves one step at a time.
@@ -57,7 +59,7 @@ class StepMemory {
   kernels::StepState* state_;
   int64_t bytes_;  // bytes of host_ in use
   int64_t step_ = 0;
-  std::vector<Copy> tokens_, targets_, images_;
+  std::vector<Copy> tokens_, targets_, images_, choices_;
   std::map<ValueId, Copy> results_;
   std::unique_ptr<Buffer> host_;
   std::unique_ptr<Event> fetched_;

@@ -77,6 +77,9 @@ class RuleMaker {
       case OpKind::route_biased:
         add("batch", {cut(0), kWhole}, cut(0), {cut(0), kWhole});
         break;
+      case OpKind::route_chosen:
+        add("batch", {cut(0), cut(0)}, cut(0), {cut(0), kWhole});
+        break;
       case OpKind::gate:
         add("batch", {cut(0), cut(0)}, cut(0), {cut(0), kWhole});
         add("sequence", {cut(1), cut(1)}, cut(1), {cut(1), kWhole});

@@ -19,8 +19,7 @@ Evaluator::Evaluator(const Deck& deck, const Batches& batches, int64_t sequences
 }
 
 void Evaluator::fill(int64_t batch) {
-  fill_inputs(forward_.program(), world_.rank(), batches_, (batch - 1) * deck_.train->batch,
-              inputs_, sequences_);
+  fill_inputs(forward_.program(), world_.rank(), deck_, batches_, batch, inputs_, sequences_);
 }
 
 MeanLoss Evaluator::run() {

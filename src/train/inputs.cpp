@@ -9,6 +9,7 @@
 #include "core/with_type.h"
 #include "deck/cluster_deck.h"
 #include "deck/train_deck.h"
+#include "train/workload.h"
 
 namespace hidup {
 namespace {
@@ -38,8 +39,9 @@ std::vector<std::byte> rounded(const std::vector<float>& values, DType dtype) {
 
 }  // namespace
 
-void fill_inputs(const Program& program, int64_t rank, const Batches& batches, int64_t first,
-                 StepInputs& inputs, int64_t end) {
+void fill_inputs(const Program& program, int64_t rank, const Deck& deck, const Batches& batches,
+                 int64_t step, StepInputs& inputs, int64_t end) {
+  const int64_t first = (step - 1) * deck.train->batch;
   std::map<std::pair<int64_t, int64_t>, Samples> known;  // by first sample and count
   const auto samples_of = [&](const Region& part) -> const Samples& {
     const auto [at, added] = known.try_emplace({part.start[0], part.extent[0]});
@@ -66,6 +68,7 @@ void fill_inputs(const Program& program, int64_t rank, const Batches& batches, i
     inputs.images.push_back(
         rounded(cut_out(samples_of(part).images, part), program.value(id).dtype));
   }
+  inputs.choices = choices_of(program, rank, deck, step);
 }
 
 Executor::Order execution_order(const Deck& deck, bool timed) {

@@ -125,8 +125,7 @@ bool Trainer::starts_next_early(int64_t step) const {
 }
 
 void Trainer::fill(int64_t step) {
-  fill_inputs(executor_.program(), world_.rank(), batches_, (step - 1) * deck_.train->batch,
-              inputs_);
+  fill_inputs(executor_.program(), world_.rank(), deck_, batches_, step, inputs_);
 }
 
 void Trainer::start_next() {

@@ -5,6 +5,7 @@
 #include "app/planning.h"
 #include "core/check.h"
 #include "cost/simulate.h"
+#include "deck/data_deck.h"
 #include "deck/model_deck.h"
 #include "models/transformer.h"
 #include "program/lower.h"
@@ -56,6 +57,43 @@ TEST(ExpertLoads, BadLinesAreErrors) {
   EXPECT_EQ(refusal_of("0 0 0 0\n"), "loads.txt:1: no expert has a token");
   EXPECT_EQ(refusal_of("# nothing\n"),
             "loads.txt: expected a line per layer with experts, found none");
+}
+
+Deck deck_with_trace() {
+  Deck deck = deck_with_experts();
+  deck.model->moe.load = "";
+  deck.data->trace = "trace.txt";
+  return deck;
+}
+
+std::string trace_refusal_of(const std::string& text) {
+  try {
+    with_trace(deck_with_trace(), text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(RecordedLoads, AnEmptyLineEndsASample) {
+  const Deck deck =
+      with_trace(deck_with_trace(), "\n# two layers\n1 1 2 0\n1 1 1 1\n\n\n3 1 0 0\n0 0 0 1\n\n");
+  EXPECT_EQ(*deck.data->traced, (std::vector<std::vector<double>>{
+                                    {1, 1, 2, 0}, {1, 1, 1, 1}, {3, 1, 0, 0}, {0, 0, 0, 4}}));
+}
+
+TEST(RecordedLoads, OfOtherModelsAreErrors) {
+  const std::string wanted = ": expected 2 line(s) in a sample, one per layer with experts, found ";
+  EXPECT_EQ(trace_refusal_of("1 1 1 1\n"), "trace.txt:1" + wanted + "1");
+  EXPECT_EQ(trace_refusal_of("1 1 1 1\n1 1 1 1\n1 1 1 1\n"), "trace.txt:3" + wanted + "3");
+  EXPECT_EQ(trace_refusal_of("1 1 1 1\n1 1 1 1\n\n1 1 1 1\n\n1 1 1 1\n1 1 1 1\n"),
+            "trace.txt:4" + wanted + "1");
+  EXPECT_EQ(trace_refusal_of("1 1 1 1\n1 1 1 1 1\n"),
+            "trace.txt:2: expected 4 numbers, one per expert (model.moe.experts), found 5");
+  EXPECT_EQ(trace_refusal_of("1 1 1 1\n1 1 1 e\n"),
+            "trace.txt:2: expected the tokens of an expert, a number of at least 0, found e");
+  EXPECT_EQ(trace_refusal_of("\n"),
+            "trace.txt: expected a line per layer with experts, found none");
 }
 
 // Two ranks have two experts each. The first product of each layer with experts has this work.

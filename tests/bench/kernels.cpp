@@ -105,7 +105,7 @@ class Steps {
       end_.push_back(bench.device().create_event());
     }
     fill_parameters();
-    fill_inputs(program_, 0, *data_.batches, 0, inputs_);
+    fill_inputs(program_, 0, deck, *data_.batches, 1, inputs_);
   }
 
   int64_t arena_bytes() const { return plan_.bytes; }
@@ -131,6 +131,7 @@ class Steps {
     copy_inputs(program_.tokens, inputs_.tokens);
     copy_inputs(program_.targets, inputs_.targets);
     copy_inputs(program_.images, inputs_.images);
+    copy_inputs(program_.choices, inputs_.choices);
     for (size_t i = 0; i < issue_.size(); ++i) {
       bench_.flush();
       bench_.stream().record(*start_[i]);

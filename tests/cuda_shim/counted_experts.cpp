@@ -22,7 +22,8 @@ struct CountedExperts {
   int64_t row = width * kBytes<Element>;
   DispatchSize size = {route.batch, route.sequence, route.choices, route.experts,
                        0,           route.capacity, width};
-  Ints routing = random_routing(route);
+  Ints chosen = random_choices(route, route.experts);
+  Ints routing = routing_of(chosen, route);
   Ints routed = routing;
   Ints counts = Ints(static_cast<size_t>(route.experts * route.batch), 0);
   Ints of_round = counts;
@@ -71,12 +72,11 @@ struct CountedExperts {
           route_biased<Element>(stream, logits.data(), balance.data(), routed.data(), route, false);
         },
         "a thread a token: its row is not its neighbours', and is read again");
-    const Region region = box({route.batch, route.sequence}, {0, 0}, {route.batch, route.sequence});
     if (kBytes<Element> == 4) {
       add(
-          "route_hash", 0, 4 * entries,
-          [this, &region](Stream& stream) { route_hash(stream, routed.data(), region, route, 7); },
-          "choices are written and read, and a warp for each expert reads those of a sequence");
+          "route_chosen", 4 * entries, 4 * entries,
+          [this](Stream& stream) { route_chosen(stream, chosen.data(), routed.data(), route); },
+          "a warp for each expert reads the choices of a sequence");
       add(
           "expert_counts", 4 * entries, 4 * route.experts * route.batch,
           [this](Stream& stream) {

@@ -54,8 +54,9 @@ TEST(Experts, ValuesOutOfRange) {
             "m.yaml:6:28: model.moe.every: expected an integer from 1 to 10000, found 0");
   EXPECT_EQ(
       problems_of(model_with("  moe: {experts: 4, router: top3}")),
-      "m.yaml:6:29: model.moe.router: expected one of top1, top2, topk, hash, found top3: did "
-      "you mean top1?");
+      "m.yaml:6:29: model.moe.router: expected one of top1, top2, topk, hash, trace, "
+      "log-normal, balanced, hot-experts, hot-rank, spread, ragged, idle, moving, burst, found "
+      "top3: did you mean top1?");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, load: loads.txt}")),
             "m.yaml:6:27: model.moe.load is about experts without capacity, but with "
             "model.moe.capacity_factor every expert has its slots: set model.moe.capacity_factor: "
@@ -89,6 +90,8 @@ TEST(Experts, TheirNumberPerToken) {
   EXPECT_EQ(choices("router: top1"), 1);
   EXPECT_EQ(choices("router: hash"), 1);
   EXPECT_EQ(choices("router: top2"), 2);
+  EXPECT_EQ(choices("router: spread"), 2);
+  EXPECT_EQ(choices("router: spread, top_k: 4"), 4);
   EXPECT_EQ(choices("router: top1, top_k: 1"), 1);
   EXPECT_EQ(choices("router: hash, top_k: 3"), 3);
   EXPECT_EQ(choices("router: topk, top_k: 4"), 4);
@@ -130,6 +133,36 @@ TEST(Experts, TheLossesOfTheirRouters) {
             "m.yaml:6:49: model.moe.balance_loss has no use with model.moe.router hash: no logits "
             "decide where tokens go");
   EXPECT_EQ(problems_of(model_with("  moe: {experts: 4, router: hash, z_loss: 1}")), "");
+}
+
+TEST(Experts, WorkloadsChooseThem) {
+  const std::string moe = "  moe: {experts: 4, router: ";
+  for (const char* router : {"balanced", "hot-experts", "hot-rank", "spread", "ragged", "idle",
+                             "moving", "burst", "log-normal", "hash"}) {
+    EXPECT_EQ(problems_of(model_with(moe + router + "}")), "") << router;
+  }
+  EXPECT_TRUE(parse(model_with(moe + "topk, top_k: 3}")).model->moe.learns());
+  EXPECT_FALSE(parse(model_with(moe + "idle}")).model->moe.learns());
+  EXPECT_EQ(problems_of(model_with(moe + "idle, balance_loss: 1}")),
+            "m.yaml:6:49: model.moe.balance_loss has no use with model.moe.router idle: no logits "
+            "decide where tokens go");
+  EXPECT_EQ(parse(model_with(moe + "log-normal, sigma: 0.5}")).model->moe.sigma, 0.5);
+  EXPECT_EQ(problems_of(model_with(moe + "idle, sigma: 0.5}")),
+            "m.yaml:6:42: model.moe.sigma is about the router log-normal only");
+}
+
+TEST(Experts, ATraceHasTheirLoads) {
+  const std::string moe = "  moe: {experts: 4, router: ";
+  EXPECT_EQ(problems_of(model_with(moe + "trace}")),
+            "m.yaml:7:1: model.moe.router trace needs data.trace: a file of recorded loads");
+  const auto with_trace = [&](const std::string& router) {
+    return with_line(model_with(moe + router + "}"), 9, "  path: a.txt\n  trace: loads.txt");
+  };
+  EXPECT_EQ(problems_of(with_trace("trace")), "");
+  EXPECT_TRUE(parse(with_trace("trace")).data->trace.ends_with("/loads.txt"));
+  EXPECT_EQ(
+      problems_of(with_trace("idle")),
+      "m.yaml:10:10: data.trace has the loads of the router trace: set model.moe.router: trace");
 }
 
 TEST(Experts, SomeBlockHasThem) {

@@ -147,7 +147,7 @@ def legal_decks(rng):
              "dropout": rng.choice(("0", "0.1")),
              "precision": rng.choice(("fp32", "fp32", "bf16", "fp16")),
              "moe": {"experts": experts, "every": rng.randint(1, layers),
-                     "router": rng.choice(("top1", "top2", "hash")),
+                     "router": rng.choice(("top1", "top2", "hash", "moving")),
                      "capacity_factor": rng.choice(("0.1", "1.25", "7", "1000000", "none"))}}
     train = {"batch": batch, "steps": 2, "bucket": rng.choice(("1KiB", "4MiB")),
              "overlap": rng.choice(("on", "on", "off")),

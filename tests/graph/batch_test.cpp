@@ -50,6 +50,14 @@ TEST(Batch, OfABufferIsBehindTheExperts) {
   EXPECT_EQ(with_batch(graph, 3).tensor(graph.find("active")).shape, (Shape{4, 3, 6, 8}));
 }
 
+TEST(Batch, OfPackedRowsCanBeSplit) {
+  const Graph graph =
+      graph_of(std::string(kBuffer) +
+               "counts = expert_counts(routing)\nrows = expert_pack(x, routing, counts)\n"
+               "z = relu(rows)\ny = expert_unpack(z, routing, gates, counts)\n");
+  EXPECT_EQ(batch_obstacle(graph), "");
+}
+
 TEST(Batch, CannotBeSplitWhereAnOperationDoesNotTakeItForTheBatch) {
   const std::string rows = std::string(kBuffer) +
                            "parameter v : f32[6, 8, 8] = zeros\n"

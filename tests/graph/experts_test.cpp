@@ -22,7 +22,7 @@ parameter down : f32[3, 10, 11] = uniform(0.25) decay
 
 x = embedding(tokens, table) {scale=1} : f32[5, 6, 8]
 logits = matmul(x, router) {contract=1, transposed=0} : f32[5, 6, 3]
-routing = route(logits) {balance_loss=0, capacity=4, choices=2, gshard=0, hash=0, sigmoid=0, speed=0, z_loss=0} : i32[5, 6, 2]
+routing = route(logits) {balance_loss=0, capacity=4, choices=2, gshard=0, sigmoid=0, speed=0, z_loss=0} : i32[5, 6, 2]
 gates = gate(logits, routing) {capacity=4, experts=3, normalize=1, scale=1, sigmoid=0} : f32[5, 6, 2]
 counts = expert_counts(routing) {capacity=4, experts=3} : i32[3, 5]
 buffer = dispatch(x, routing) {capacity=4, experts=3} : f32[3, 5, 4, 8]
@@ -142,6 +142,10 @@ INSTANTIATE_TEST_SUITE_P(
                  "a: expected x of f32, found b of i32"},
         WrongUse{"input b : i32[5, 6, 3]\na = route(b) {capacity=1}\n",
                  "a: expected logits of f32, found b of i32"},
+        WrongUse{"a = route_chosen(logits, gates) {capacity=1, choices=2}\n",
+                 "a: expected chosen of i32, found gates of f32"},
+        WrongUse{"input b : i32[5, 6, 3]\na = route_chosen(logits, b) {capacity=1, choices=2}\n",
+                 "chosen[batch, sequence, choices]"},
         WrongUse{"input b : i32[5, 6, 3]\na = gate(b, routing)\n",
                  "a: expected logits of f32, found b of i32"}));
 

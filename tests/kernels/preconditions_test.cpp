@@ -224,9 +224,7 @@ TEST(Preconditions, TokensAndTheirExperts) {
   for (const RouteSize size :
        {RouteSize{1, 2, 3, -1, 4}, {1, 2, 3, 0, 4}, {1, 2, 1 << 16, 1, 1 << 15}}) {
     expect_refused("route", [&](Stream& s) { route_forward(s, kIn, kIntsOut, size); });
-    expect_refused("route_hash", [&](Stream& s) {
-      route_hash(s, kIntsOut, box({1, 2}, {0, 0}, {1, 2}), size, 1);
-    });
+    expect_refused("route_chosen", [&](Stream& s) { route_chosen(s, kIntsIn, kIntsOut, size); });
     const GateSize gate{2, size.experts, size.choices, size.capacity};
     expect_refused("gate", [&](Stream& s) { gate_forward(s, kIn, kIntsIn, kOut, gate); });
     expect_refused("gate_backward",

@@ -7,17 +7,15 @@
 namespace hidup::kernels::testing {
 namespace {
 
-constexpr uint64_t kRouteKey = 0x0123456789ABCDEFULL;
-
 Ints routed(const Floats& logits, const RouteSize& size, int threads = 1) {
   IntOutput routing(size.batch * size.sequence * size.choices);
   run([&](Stream& s) { route_forward(s, logits.data(), routing.data(), size); }, threads);
   return routing.values();
 }
 
-Ints hashed(const Region& tokens, const RouteSize& size, int threads = 1) {
+Ints routed_as_chosen(const Ints& chosen, const RouteSize& size) {
   IntOutput routing(size.batch * size.sequence * size.choices);
-  run([&](Stream& s) { route_hash(s, routing.data(), tokens, size, kRouteKey); }, threads);
+  run([&](Stream& s) { route_chosen(s, chosen.data(), routing.data(), size); });
   return routing.values();
 }
 
@@ -158,7 +156,7 @@ TEST(Route, WithFewerExpertsThanChoices) {
   EXPECT_EQ(routed({1.0F, 2.0F}, {1, 2, 1, 2, 3}), (Ints{0, 2, 1, -1}));
   EXPECT_EQ(routed({1.0F, 2.0F}, {1, 1, 2, 3, 3}), (Ints{3, 0, 4}));
   EXPECT_EQ(routed({}, {1, 2, 0, 1, 3}), (Ints{-1, -1}));
-  EXPECT_EQ(hashed(box({1, 2}, {0, 0}, {1, 2}), {1, 2, 0, 1, 3}), (Ints{-1, -1}));
+  EXPECT_EQ(routed_as_chosen({0, 0}, {1, 2, 0, 1, 3}), (Ints{-1, -1}));
 }
 
 TEST(Route, SecondChoicesTakeSlotsBeforeThirdOnes) {
@@ -178,36 +176,18 @@ TEST(Route, AnInfiniteOrInvalidLogitStillNamesTwoExperts) {
   EXPECT_EQ(routed({kNan, kNan, kNan}, {1, 1, 3, 2, 1}), (Ints{0, 1}));
 }
 
-TEST(Route, HashFollowsTheDefinitionInEveryPart) {
-  const RandomStream random{kRouteKey, 0};
-  for (const auto& [tokens, experts, choices] :
-       {std::tuple<Region, int64_t, int64_t>{box({4, 9}, {0, 0}, {4, 9}), 5, 2},
-        {box({4, 9}, {1, 0}, {3, 9}), 5, 2},
-        {box({4, 9}, {1, 2}, {2, 5}), 7, 1},
-        {box({4, 9}, {1, 2}, {2, 5}), 7, 4},
-        {box({1 << 20, 1 << 14}, {(1 << 20) - 2, 0}, {2, 37}), 6, 2},  // beyond 2^32
-        {box({4, 9}, {4, 0}, {0, 9}), 5, 2},
-        {box({4, 9}, {0, 9}, {4, 0}), 5, 2}}) {
-    const RouteSize size = {tokens.extent[0], tokens.extent[1], experts, choices, 3};
-    Ints chosen;
-    for (int64_t t = 0; t < tokens.elements(); ++t) {
-      const auto index = static_cast<uint64_t>(tokens.global_index(t));
-      for (int64_t c = 0; c < choices; ++c) {
-        chosen.push_back(static_cast<int32_t>((int64_t{random.word(index)} + c) % experts));
-      }
-    }
-    EXPECT_EQ(hashed(tokens, size), routing_of(chosen, size));
-  }
-}
-
-TEST(Route, HashSpreadsTokensEvenly) {
-  const RouteSize size = {1, 8000, 8, 1, 8000};
-  std::vector<int64_t> count(8, 0);
-  for (const int32_t entry : hashed(box({1, 8000}, {0, 0}, {1, 8000}), size)) {
-    ++count[static_cast<size_t>(entry) / 8000];
-  }
-  for (const int64_t tokens : count) {  // deviation sqrt(8000 * 7) / 8 = 30
-    EXPECT_NEAR(static_cast<double>(tokens), 1000.0, 150.0);
+TEST(Route, ChosenExpertsGetSlots) {
+  for (const RouteSize size : {RouteSize{1, 1, 1, 1, 1},
+                               {3, 17, 5, 2, 4},
+                               {2, 65, 8, 2, 3},  // most choices are dropped
+                               {2, 33, 67, 8, 12},
+                               {2, 9, 4, 4, 3},  // a token chooses all experts
+                               {2, 9, 4, 2, 0},
+                               {0, 5, 3, 1, 2},
+                               {2, 0, 3, 2, 1}}) {
+    SCOPED_TRACE(::testing::Message() << size.batch << " " << size.sequence << " " << size.experts);
+    const auto chosen = random_choices(size, size.experts);
+    EXPECT_EQ(routed_as_chosen(chosen, size), routing_of(chosen, size));
   }
 }
 
@@ -274,16 +254,17 @@ TEST(Route, LoadCountsChoicesAndDrops) {
 TEST(Route, HasTheSameBitsForAnyTeam) {
   const RouteSize size = {5, 301, 9, 3, 50};
   const auto logits = coarse_logits(size);
+  const auto chosen = random_choices(size, size.experts);
   const int64_t entries = size.sequence * size.choices;
   expect_same_bits([&](int threads) {
     IntOutput routing(size.batch * entries);
-    IntOutput by_hash(size.batch * entries);
+    IntOutput as_chosen(size.batch * entries);
     IntOutput counts(size.batch * size.experts);
     Output load(2 * size.experts);
     run(
         [&](Stream& s) {
           route_forward(s, logits.data(), routing.data(), size);
-          route_hash(s, by_hash.data(), box({5, 301}, {0, 0}, {5, 301}), size, kRouteKey);
+          route_chosen(s, chosen.data(), as_chosen.data(), size);
           expert_counts(s, {.routing = routing.data(),
                             .counts = counts.data(),
                             .batch = size.batch,
@@ -295,7 +276,7 @@ TEST(Route, HasTheSameBitsForAnyTeam) {
                       size.capacity);
         },
         threads);
-    return all_of(routing, by_hash, counts, load);
+    return all_of(routing, as_chosen, counts, load);
   });
 }
 

@@ -14,8 +14,8 @@ namespace {
 TEST(ReadGraph, TakesWhatWasBuilt) {
   const MoeDeck none;
   const MoeDeck top2 = {.experts = 5, .every = 2, .router = "top2", .capacity_factor = 1.0};
-  const MoeDeck hash = {.experts = 3, .every = 1, .router = "hash", .capacity_factor = 1.25};
-  for (const MoeDeck& moe : {none, top2, hash}) {
+  const MoeDeck top1 = {.experts = 3, .every = 1, .router = "top1", .capacity_factor = 1.25};
+  for (const MoeDeck& moe : {none, top2, top1}) {
     const Deck deck = small_deck_of("bert", moe);
     const Graph built = build_model(deck, 31);
     const std::string text = print_graph(built);
@@ -125,7 +125,7 @@ INSTANTIATE_TEST_SUITE_P(
         "mean dispatch?); there are embedding, positions, rotary, "
         "prepend, first, matmul, wide_matmul, bias, relu, gelu, silu, swiglu, dropout, "
         "add, layer_norm, rms_norm, attention, grouped_attention, "
-        "cross_entropy, route, route_biased, gate, "
+        "cross_entropy, route, route_biased, route_chosen, gate, "
         "expert_counts, dispatch, expert_matmul, "
         "expert_bias, combine, round_counts, expert_pack, expert_unpack"}));
 

@@ -137,9 +137,20 @@ TEST(Transformer, RoutersChooseOneOrTwo) {
   EXPECT_EQ(routing("top1").choices, 1);
   EXPECT_EQ(routing("top2").choices, 2);
   EXPECT_EQ(routing("hash").choices, 1);
-  EXPECT_FALSE(routing("top1").hash);
-  EXPECT_FALSE(routing("top2").hash);
-  EXPECT_TRUE(routing("hash").hash);
+}
+
+TEST(Transformer, WorkloadsChooseInPlaceOfTheLogits) {
+  Deck deck = deck_of(1, moe_of("hot-rank", 1.0));
+  deck.model->layers = 2;
+  const Graph graph = build_model(deck, 31);
+  for (const auto& [layer, input] :
+       {std::pair{"layers.0", "choices.0"}, {"layers.1", "choices.1"}}) {
+    const TensorId routing = graph.find(fmt::format("{}.moe.routing", layer));
+    const Op& op = graph.op(graph.tensor(routing).producer);
+    EXPECT_EQ(op.kind, OpKind::route_chosen);
+    EXPECT_EQ(graph.tensor(op.inputs[1]).name, input);
+    EXPECT_EQ(graph.tensor(op.inputs[1]).shape, graph.tensor(routing).shape);
+  }
 }
 
 TEST(Transformer, RoutersOfAnyNumberOfExpertsWithLosses) {
@@ -151,7 +162,7 @@ TEST(Transformer, RoutersOfAnyNumberOfExpertsWithLosses) {
   moe.z_loss = 0.25;
   const std::string text = print_graph(build_model(deck_of(1, moe), 31));
   const std::string expected = R"(
-layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0.5, capacity=5, choices=3, gshard=1, hash=0, sigmoid=0, speed=0, z_loss=0.25} : i32[5, 7, 3]
+layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0.5, capacity=5, choices=3, gshard=1, sigmoid=0, speed=0, z_loss=0.25} : i32[5, 7, 3]
 layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=5, experts=5, normalize=0, scale=1, sigmoid=0} : f32[5, 7, 3]
 )";
   EXPECT_NE(text.find(expected), std::string::npos) << text;
@@ -178,7 +189,7 @@ TEST(Transformer, ABlockWithExperts) {
   const std::string text = print_graph(build_model(deck_of(1, moe_of("top2", 1.0)), 31));
   const std::string expected = R"(
 layers.0.moe.router = wide_matmul(layers.0.norm1, layers.0.moe.router.weight) {contract=1, transposed=0} : f32[5, 7, 5]
-layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0, capacity=3, choices=2, gshard=0, hash=0, sigmoid=0, speed=0, z_loss=0} : i32[5, 7, 2]
+layers.0.moe.routing = route(layers.0.moe.router) {balance_loss=0, capacity=3, choices=2, gshard=0, sigmoid=0, speed=0, z_loss=0} : i32[5, 7, 2]
 layers.0.moe.gates = gate(layers.0.moe.router, layers.0.moe.routing) {capacity=3, experts=5, normalize=1, scale=1, sigmoid=0} : f32[5, 7, 2]
 layers.0.moe.counts = expert_counts(layers.0.moe.routing) {capacity=3, experts=5} : i32[5, 5]
 layers.0.moe.dispatch = dispatch(layers.0.norm1, layers.0.moe.routing) {capacity=3, experts=5} : f32[5, 5, 3, 12]

@@ -82,6 +82,12 @@ class GoldenTest(harness.RunTest):
     def test_sigmoids_biases_that_balance_and_shared_experts_as_deepseeks_in_microbatches(self):
         self.compare("deepseek", 3, "fsdp", 2)
 
+    def test_dropless_unnormalized_weights_and_shared_experts(self):
+        self.compare("topk-dropless", 2, "ep-fastmoe", microbatches=2)
+
+    def test_dropless_sigmoids_biases_that_balance_and_shared_experts(self):
+        self.compare("deepseek-dropless", 2, "ep-deepspeed")
+
     def test_vit_on_one_rank(self):
         self.compare("vit", 1)
 

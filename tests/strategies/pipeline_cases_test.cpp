@@ -45,7 +45,7 @@ Graph random_pipeline_model(Draw& draw) {
   if (deck.model->family == std::string("bert") && draw.below(2) == 0) {
     deck.model->moe.experts = 3;
     deck.model->moe.every = 1;
-    deck.model->moe.router = draw.of({"top1", "top2"});
+    deck.model->moe.router = draw.of({"top1", "top2", "hash"});
     if (draw.below(2) == 0) {
       deck.model->moe.capacity_factor = 1.25;
     }

@@ -69,6 +69,14 @@ routing = route_biased(logits, balance) {capacity=4, choices=2, sigmoid=1, speed
 gates = gate(logits, routing) {scale=2, sigmoid=1}
 counts = expert_counts(routing)
 )";
+constexpr const char* kRoutedAsChosen = R"(input tokens : i32[5, 7]
+input targets : i32[5, 7]
+input choices.0 : i32[5, 7, 2]
+parameter logits : f32[5, 7, 3] = uniform(1)
+routing = route_chosen(logits, choices.0) {capacity=4, choices=2, z_loss=1}
+gates = gate(logits, routing)
+counts = expert_counts(routing)
+)";
 constexpr const char* kExperts = R"(
 parameter x : f32[5, 7, 6] = uniform(1)
 parameter w : f32[3, 6, 7] = uniform(1)
@@ -167,6 +175,7 @@ std::vector<std::pair<std::string, std::string>> cases() {
       {"routing", experts},
       {"routing", losses},
       {"routing", std::string(kRoutedWithBiases) + kExperts},
+      {"routing", std::string(kRoutedAsChosen) + kExperts},
       {"gates", losses},
       {"gates", experts},
       {"counts", experts},

@@ -82,9 +82,33 @@ std::map<std::string, std::vector<float>> gradients_of(Communicator& world, Exec
   return gradients;
 }
 
+// Returns experts of their own for each token.
+std::vector<std::vector<int32_t>> choices_of(const Program& program, int64_t rank, int step) {
+  std::vector<std::vector<int32_t>> parts;
+  for (const ValueId id : program.choices) {
+    const auto reader = std::ranges::find_if(program.instructions, [id](const Instruction& i) {
+      return i.opcode == Opcode::route_chosen && i.inputs[1] == id;
+    });
+    const int64_t experts = program.value(reader->inputs[0]).shape.back();
+    const RandomStream random =
+        random_stream(kSeed, program.value(id).name, static_cast<uint64_t>(step));
+    const Region region = program.region(id, rank);
+    std::vector<int32_t> part;
+    for (int64_t i = 0; i < region.elements(); ++i) {
+      const int64_t index = region.global_index(i);
+      const int64_t choices = region.global[2];
+      const int64_t first = random.word(static_cast<uint64_t>(index / choices));
+      part.push_back(static_cast<int32_t>((first + index % choices) % experts));
+    }
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 StepInputs inputs_of(const Program& program, int64_t rank, int step, int64_t vocab) {
   return {parts_of(program, program.tokens, rank, step, vocab),
-          parts_of(program, program.targets, rank, step, vocab), images_of(program, rank, step)};
+          parts_of(program, program.targets, rank, step, vocab), images_of(program, rank, step),
+          choices_of(program, rank, step)};
 }
 
 std::vector<std::vector<float>> loads_of(Executor& executor) {

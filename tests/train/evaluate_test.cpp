@@ -67,7 +67,7 @@ class Rank {
   float train(int64_t steps) {
     StepInputs inputs;
     for (int64_t step = 1; step <= steps; ++step) {
-      fill_inputs(training_, world_.rank(), *batches_, (step - 1) * deck_.train->batch, inputs);
+      fill_inputs(training_, world_.rank(), deck_, *batches_, step, inputs);
       trainer_->start(step, 0.01, inputs);
       trainer_->wait();
       if (after_step_) {

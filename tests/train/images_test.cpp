@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "deck/train_deck.h"
 #include "temporary_folder.h"
 #include "train/dataset.h"
 #include "train/inputs.h"
@@ -171,6 +172,8 @@ TEST(Images, SyntheticOnesHaveARule) {
 TEST(Images, RanksReadTheirParts) {
   const auto batches = image_batches(synthetic_images(3), {0, 50000}, 3);
   const Samples whole = batches->read(10, 5);
+  Deck deck;
+  deck.train->batch = 5;
   for (const int dim : {0, 1, 2}) {
     Program program{.mesh = {{"ranks", 3}}};
     program.values = {{.name = "images",
@@ -187,7 +190,7 @@ TEST(Images, RanksReadTheirParts) {
     size_t seen = 0;
     for (int64_t rank = 0; rank < 3; ++rank) {
       StepInputs inputs;
-      fill_inputs(program, rank, *batches, 10, inputs, 14);
+      fill_inputs(program, rank, deck, *batches, 3, inputs, 14);
       const Region part = program.region(0, rank);
       std::vector<float> values(static_cast<size_t>(part.elements()));
       ASSERT_EQ(inputs.images.at(0).size(), values.size() * sizeof(float));

@@ -103,6 +103,7 @@ class TensorParallel {
       case OpKind::expert_pack:
       case OpKind::route:
       case OpKind::route_biased:
+      case OpKind::route_chosen:
       case OpKind::expert_counts:
       case OpKind::round_counts:
       case OpKind::gate:

@@ -101,7 +101,7 @@ OPERATIONS = {
     "embedding_backward": Operation("(2n + 4 table) / B", (
         "embedding: first_kernel", "embedding: next_kernel", "embedding: sum_kernel<T>")),
     "route": Operation("2 x logits / B", (
-        "route: choose_kernel<T>", "route: slots_kernel", "route: hash_kernel")),
+        "route: choose_kernel<T>", "route: slots_kernel")),
     "gate": Operation("2 x logits / B", ("gate: forward_kernel<T>",)),
     "gate_backward": Operation("4 x logits / B", ("gate: backward_kernel<T>",)),
     "router_sums": Operation("4 x logits / B", (
