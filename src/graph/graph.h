@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -54,6 +55,9 @@ struct Init {
   double scale = 0.0;
 };
 
+// Rows that are expected of every expert over the mean of all experts; null: all have the mean.
+using ExpectedLoads = std::shared_ptr<const std::vector<double>>;
+
 struct OperationSpec;
 using TensorId = int32_t;
 using OpId = int32_t;
@@ -73,6 +77,7 @@ struct Tensor {
   // Rows of experts, [experts, batch, rows, width], that lie packed: the number of rows in use of
   // every [expert, batch] is data, in this tensor, and `rows` is their mean, rounded up. -1: dense.
   TensorId counts = -1;
+  ExpectedLoads loads = nullptr;  // counts only: the costs of packed rows follow them
 
   // Returns the dimension named batch, or -1 without one.
   int batch_dim() const;
@@ -105,6 +110,9 @@ class Graph {
   TensorId add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
                   const OpAttributes& attributes = {});
 
+  // Sets the loads of counts. Throws Error(usage) for loads of another number of experts.
+  void expect(TensorId counts, ExpectedLoads loads);
+
   const std::string& name() const { return name_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const std::vector<Op>& ops() const { return ops_; }  // inputs before their readers
@@ -135,6 +143,10 @@ class Graph {
 
 // Returns the graph with weight decay for all parameters without a matching pattern (core/text.h).
 Graph with_decay(Graph graph, const std::vector<std::string>& without);
+
+// Returns the graph whose layers with experts expect these loads, a layer each. Layers behind the
+// last one have its loads; empty: even loads.
+Graph with_loads(Graph graph, const std::vector<ExpectedLoads>& layers);
 
 // Returns the graph with parameters and images of that floating type, and activations accordingly.
 Graph with_precision(Graph graph, DType dtype);

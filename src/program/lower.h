@@ -14,7 +14,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -31,9 +30,6 @@ struct LoweringOptions {
   AdamAttributes optimizer;
   bool fuse = true;  // fuse consecutive instructions (fuse.h)
   bool pad = true;   // align the starts of long rows (padded_rows.h)
-  // Expected rows of every expert over the mean, per layer with experts (PackedRows::loads). Layers
-  // behind the last one have its loads; empty: even loads.
-  std::vector<std::shared_ptr<const std::vector<double>>> expert_loads = {};
 };
 
 // Returns the training step. Pure: the same input gives the same program on every rank.

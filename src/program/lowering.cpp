@@ -78,32 +78,11 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
   const Tensor& tensor = graph.tensor(id);
   Value value{
       .name = std::move(name), .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
-  if (tensor.counts >= 0) {
-    const Op& counting = graph.op(graph.tensor(tensor.counts).producer);
-    const Shape& routing = graph.tensor(counting.inputs[0]).shape;
-    value.packed = {.per_sequence = routing[1] * routing[2],
-                    .most = routing[1],
-                    .loads = loads_of(tensor.counts)};
-  }
+  value.packed = packed_rows_of(graph, id);
   if (!is_parameter(id) && !tensor.shape.empty()) {
     split(value, tensor.batch_dim(), microbatch);
   }
   return value;
-}
-
-std::shared_ptr<const std::vector<double>> LoweringInput::loads_of(TensorId counts) const {
-  if (options.expert_loads.empty()) {
-    return nullptr;
-  }
-  std::set<TensorId> earlier;  // layers with experts, by their counts
-  for (const Tensor& tensor : graph.tensors()) {
-    if (tensor.counts >= 0 && tensor.counts < counts) {
-      earlier.insert(tensor.counts);
-    }
-  }
-  const std::ptrdiff_t before = std::ssize(earlier);
-  const auto last = std::ssize(options.expert_loads) - 1;
-  return options.expert_loads[static_cast<size_t>(std::min(before, last))];
 }
 
 std::set<Layout> LoweringInput::layouts_of_rows(TensorId counts) const {

@@ -57,8 +57,6 @@ struct LoweringInput {
   bool exchanges_rows(TensorId counts) const;
   // Returns true where only the axis's ranks of the share have rows packed by these counts.
   bool keeps_rows_at(TensorId counts, size_t axis, ShareNumber share) const;
-  // Returns the loads expected of the experts with these counts.
-  std::shared_ptr<const std::vector<double>> loads_of(TensorId counts) const;
   // Returns the layouts of these rows and of their gradients, where summands count as whole.
   std::set<Layout> layouts_of_rows(TensorId counts) const;
   // Returns attributes that make the loss the mean over all targets of the step, on all ranks.

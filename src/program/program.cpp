@@ -28,6 +28,18 @@ std::string_view name_of(Phase phase) {
   return kNames.at(static_cast<size_t>(phase));
 }
 
+std::optional<PackedRows> packed_rows_of(const Graph& graph, TensorId id) {
+  const TensorId counts = graph.tensor(id).counts;
+  if (counts < 0) {
+    return std::nullopt;
+  }
+  const Op& counting = graph.op(graph.tensor(counts).producer);
+  const Shape& routing = graph.tensor(counting.inputs[0]).shape;
+  return PackedRows{.per_sequence = routing[1] * routing[2],
+                    .most = routing[1],
+                    .loads = graph.tensor(counts).loads};
+}
+
 bool adds_to(const Instruction& instruction, size_t output) {
   return instruction.accumulate &&
          spec_of(instruction.opcode).signature.outputs.at(output, instruction.outputs.size()).sum;

@@ -11,7 +11,6 @@
 
 #include <array>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,9 +57,20 @@ struct PackedRows {
   ValueId counts = -1;       // i32 [experts, batch], whole on every rank; -1: nobody needs it
   int64_t per_sequence = 0;  // rows of all experts together in every sequence
   int64_t most = 0;          // rows of an expert in a sequence
-  // Expected rows of every expert over the mean of all experts; null: all have the mean.
-  std::shared_ptr<const std::vector<double>> loads = nullptr;
+  ExpectedLoads loads = nullptr;
 };
+
+// Returns those of a tensor, without `counts`; nothing for a dense one.
+std::optional<PackedRows> packed_rows_of(const Graph& graph, TensorId id);
+
+// Adds to a key of equal costs all that costs of the rows depend on; loads by their address.
+template <typename Key>
+void add_packed_rows(Key& key, const std::optional<PackedRows>& rows) {
+  key.add(rows.has_value());
+  key.add(rows ? rows->per_sequence : 0);
+  key.add(rows ? rows->most : 0);
+  key.add(reinterpret_cast<uintptr_t>(rows ? rows->loads.get() : nullptr));
+}
 
 // A tensor in the arena: a global shape, and the part of it that every rank holds.
 struct Value {

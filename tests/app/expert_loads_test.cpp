@@ -6,7 +6,6 @@
 #include "core/check.h"
 #include "cost/simulate.h"
 #include "deck/model_deck.h"
-#include "models/transformer.h"
 #include "program/lower.h"
 #include "program/work.h"
 #include "search/named/named_strategies.h"
@@ -61,7 +60,7 @@ TEST(ExpertLoads, BadLinesAreErrors) {
 // Two ranks have two experts each. The first product of each layer with experts has this work.
 std::vector<int64_t> rows_on_ranks(const std::string& loads) {
   const Deck deck = with_expert_loads(deck_with_experts(), loads);
-  const Graph graph = build_model(deck, kVocab);
+  const Graph graph = make_graph(deck, "", kVocab);
   const Program program =
       lower(graph, named_strategy("ep-fastmoe", graph, {{"ranks", 2}}), lowering_options(deck));
   std::vector<int64_t> rows;
