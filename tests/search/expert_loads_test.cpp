@@ -15,14 +15,14 @@ namespace {
 
 using Loads = std::vector<double>;
 
-// Four experts without capacity in the second of two layers, on links so slow and weights so large that
-// experts pay where loads are even.
+// Four experts without capacity in the second of two layers, on links so slow and weights so large
+// that experts pay where loads are even.
 Setting setting_of(const Mesh& mesh = {{"ranks", 4}}) {
   Setting setting = quick_setting(4);
   setting.mesh = mesh;
   setting.deck.model->dropout = 0.0;
   setting.deck.model->moe.capacity_factor = std::nullopt;
-  setting.machine.flops = 1e11;
+  setting.deck.model->ffn = 1024;
   setting.machine.links.assign(mesh.size(), {.bandwidth = 1e9, .latency_s = 5e-6});
   return setting;
 }
@@ -43,7 +43,8 @@ double computed_s(const Program& program, const CostModel& costs, Phase phase) {
       slowest = std::max(slowest,
                          costs.operation(instruction.opcode, work_of(program, instruction, rank)));
     }
-    seconds += instruction.phase == phase && instruction.stream == StreamKind::compute ? slowest : 0.0;
+    seconds +=
+        instruction.phase == phase && instruction.stream == StreamKind::compute ? slowest : 0.0;
   }
   return seconds;
 }
@@ -77,15 +78,13 @@ TEST_P(NamedUnderLoads, CostWhatTheirProgramsDo) {
   EXPECT_NEAR(evaluate(built.problem, *choices).seconds, simulated, 0.08 * simulated);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, NamedUnderLoads,
-                         testing::Values("dp", "ep-fastmoe", "ep-deepspeed", "megatron"));
+INSTANTIATE_TEST_SUITE_P(All, NamedUnderLoads, testing::Values("dp", "ep-fastmoe", "ep-deepspeed"));
 
 bool cuts_experts(const Graph& graph, const Strategy& strategy) {
   for (OpId op = 0; op < static_cast<OpId>(graph.ops().size()); ++op) {
     if (graph.op(op).kind == OpKind::expert_matmul) {
-      return std::ranges::any_of(
-          output_layout(strategy.ops[static_cast<size_t>(op)]),
-          [](const Placement& at) { return at.is_shard() && at.dim == 0; });
+      return std::ranges::any_of(output_layout(strategy.ops[static_cast<size_t>(op)]),
+                                 [](const Placement& at) { return at.is_shard() && at.dim == 0; });
     }
   }
   return false;
