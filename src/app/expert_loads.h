@@ -15,7 +15,8 @@ std::string expert_loads_text(const Deck& deck);
 // a number >= 0 for each expert, or with zeros alone, and for a text without lines.
 Deck with_expert_loads(Deck deck, const std::string& text);
 
-// Returns what the run's report compares the loads with.
+// Returns what the run's report compares the loads with: what the prediction took, even loads where
+// none are given. With a capacity they decide nothing.
 ExpertExpectation expected_of_experts(const Deck& deck);
 
 }  // namespace hidup

@@ -7,19 +7,17 @@ even loads. Two hosts, with one and two ranks each, at some bandwidths; ranks of
 of it is done in rounds, each with its own profile. The median step of the second half counts; other work on
 a machine only adds time, so the least of the rounds is compared with the least of their predictions. Prints
 a table (Markdown), the median and the worst error, the same for medians over the rounds; asserts nothing.
-Needs root and jobs/install.sh --testbed. Five minutes a round.
+Needs root and jobs/install.sh --testbed. On a machine that others use too, `nice -n -20` before it keeps
+most of their work away. Five minutes a round.
 
     python3 tests/bench/loads.py [--places 1gbit,10gbit] [--ranks 2,4] [--rounds 3]
 """
 
 import argparse
-import os
 import pathlib
-import resource
 import subprocess
 import sys
 import tempfile
-import time
 
 import h5py
 import numpy
@@ -27,8 +25,6 @@ import numpy
 from places import DECK, SOURCE, hidup, prepared, settings
 
 STEPS = 48
-QUIET = 0.1  # part of the cores
-TRIES, PATIENCE = 4, 60  # runs of a cell beside other work, and seconds to wait for its end before each
 SIZES = {"model.hidden": 192, "model.ffn": 768, "model.layers": 2, "model.sequence": 96,
          "model.moe.experts": 8, "model.moe.every": 1, "model.moe.capacity_factor": "none",
          "model.moe.balance_loss": 0, "train.batch": 16, "train.warmup_steps": 0, "train.lr": 1e-3,
@@ -36,35 +32,6 @@ SIZES = {"model.hidden": 192, "model.ffn": 768, "model.layers": 2, "model.sequen
 # Name: (strategy, whether the prediction takes the recorded loads).
 CELLS = {"dp": ("dp", True), "ep": ("ep-fastmoe", True), "search": ("search", True),
          "ep, even": ("ep-fastmoe", False)}
-
-
-def busy_s():
-    """Returns (seconds of all cores in work so far, those of this script's ended children)."""
-    ticks = list(map(int, pathlib.Path("/proc/stat").read_text(encoding="ascii").split()[1:9]))
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ((sum(ticks) - ticks[3] - ticks[4]) / os.sysconf("SC_CLK_TCK"),
-            children.ru_utime + children.ru_stime)
-
-
-def in_quiet(run):
-    """Calls run() again, some times at most, while other work takes more than a tenth of the cores beside
-    it; returns what the call beside the least other work returned."""
-    best = (numpy.inf, None)
-    for _ in range(TRIES):
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
-            before, _ = busy_s()
-            time.sleep(0.5)
-            if busy_s()[0] - before < 0.5 * QUIET * os.cpu_count():
-                break
-        began, (all_before, own_before) = time.monotonic(), busy_s()
-        result = run()
-        all_after, own_after = busy_s()
-        others = (all_after - all_before - own_after + own_before) / (time.monotonic() - began)
-        best = min(best, (others / os.cpu_count(), result), key=lambda each: each[0])
-        if best[0] < QUIET:
-            break
-    return (*best[1], best[0])
 
 
 def record_loads(place, folder, ranks):
@@ -109,16 +76,15 @@ def table_of(place, folder, ranks, rounds):
     loads = record_loads(place, folder, ranks)
     expected = parts_of(numpy.loadtxt(loads), ranks)
     for _ in range(rounds):
-        in_quiet(lambda: (hidup(place, "profile", DECK, "--out", f"{folder}/profile.yaml",
-                                *settings(SIZES), ranks=ranks),))
+        hidup(place, "profile", DECK, "--out", f"{folder}/profile.yaml", *settings(SIZES), ranks=ranks)
         for name, found in rows.items():
-            found.append(in_quiet(lambda name=name: measure(place, folder, name, loads, ranks)))
+            found.append(measure(place, folder, name, loads, ranks))
     for name, found in rows.items():
         (error,), (of_medians,) = errors_of([found])
-        wall, predicted, part, others = numpy.array(found).T
+        wall, predicted, part = numpy.array(found).T
         took = expected if CELLS[name][1] else 1.0
         print(f"| {place} | {ranks} | {name} | {took:.2f} | {part[0]:.2f} | {wall.min() * 1e3:.1f} | "
-              f"{predicted.min() * 1e3:.1f} | {100 * error:+.1f} % | {100 * of_medians:+.1f} % | {100 * others.max():.0f} % |",
+              f"{predicted.min() * 1e3:.1f} | {100 * error:+.1f} % | {100 * of_medians:+.1f} % |",
               flush=True)
     return rows
 
@@ -137,7 +103,7 @@ def main():
     parser.add_argument("--keep", metavar="FOLDER", help="keep the last profile and timing file there")
     options = parser.parse_args()
     print("| link | ranks | strategy | expected part | measured part | measured ms | predicted ms | error | "
-          "by medians | other work |\n|---|---|---|---|---|---|---|---|---|---|")
+          "by medians |\n|---|---|---|---|---|---|---|---|---|")
     found = []
     with tempfile.TemporaryDirectory() as temporary, prepared(options.places) as ready:
         folder = options.keep or temporary
