@@ -150,6 +150,30 @@ TEST(ExpertLoads, AnyRankMayHaveTheHotExpert) {
   }
 }
 
+// Blocks of equal loads stand for each other, and keep these loads; others do not.
+TEST(ExpertLoads, MakeBlocksAlikeWhereTheyAreEqual) {
+  Setting setting = setting_of();
+  setting.deck.model->layers = 40;
+  const CostModel costs = setting.costs();
+  const Graph hot = graph_with(setting, kHot);
+  const std::vector<ReducedGraph> reduced = reduced_graphs_of(hot, signatures_of(hot));
+  ASSERT_FALSE(reduced.empty());
+  const Strategy strategy = named_strategy("ep-fastmoe", hot, setting.mesh);
+  StrategyParts parts = parts_of(hot, reduced, strategy);
+  const double whole = simulate(lower(hot, strategy, simple_lowering()), costs).iteration_s;
+  EXPECT_NEAR(
+      simulated(parts, ReshardCosts(setting.mesh, costs), costs, simple_lowering()).iteration_s,
+      whole, 0.005 * whole);
+
+  std::vector<ExpectedLoads> layers;
+  for (int layer = 0; layer < 20; ++layer) {
+    const double first = 0.05 * layer;
+    layers.push_back(std::make_shared<const Loads>(Loads{first, 1.0, 1.0, 2.0 - first}));
+  }
+  const Graph unlike = with_loads(setting.graph(), layers);
+  EXPECT_TRUE(reduced_graphs_of(unlike, signatures_of(unlike)).empty());
+}
+
 // On two axes the lower bound compares divisions of the computation; on 2 x 3 ranks, axes of which
 // cut four experts in unequal numbers, an operation on experts has none.
 TEST(ExpertLoads, KeepTheBoundBelowThePlans) {
