@@ -142,6 +142,9 @@ ExpertExpectation expected_of_experts(const Deck& deck) {
   for (const auto& loads : moe.loads) {
     expected.largest.push_back(std::ranges::max(*loads));
   }
+  if (moe.loads.empty() && !moe.capacity_factor) {
+    expected.largest = {1.0};
+  }
   return expected;
 }
 

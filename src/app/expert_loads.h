@@ -22,7 +22,8 @@ std::string trace_text(const Deck& deck);
 // sample that has not one line per layer with experts.
 Deck with_trace(Deck deck, const std::string& text);
 
-// Returns what the run's report compares the loads with.
+// Returns what the run's report compares the loads with: what the prediction took, even loads where
+// none are given. With a capacity they decide nothing.
 ExpertExpectation expected_of_experts(const Deck& deck);
 
 }  // namespace hidup

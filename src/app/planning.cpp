@@ -194,7 +194,8 @@ Graph make_graph(const Deck& deck, const std::string& text, int64_t vocab) {
     check_patterns(deck, graph);
     graph = with_decay(std::move(graph), *deck.train->no_decay);
   }
-  return with_precision(std::move(graph), element_type(deck.model->precision));
+  graph = with_precision(std::move(graph), element_type(deck.model->precision));
+  return with_slack(with_loads(std::move(graph), deck.model->moe.loads), deck.model->moe.slack);
 }
 
 std::vector<NamedFile> files_read(const std::string& model, const std::string& cluster,
@@ -266,9 +267,7 @@ LoweringOptions lowering_options(const Deck& deck) {
                         .beta2 = train.beta2,
                         .decoupled = train.optimizer == "adamw",
                         .epsilon = train.epsilon,
-                        .weight_decay = train.weight_decay},
-          .expert_slack = deck.model->moe.slack,
-          .expert_loads = deck.model->moe.loads};
+                        .weight_decay = train.weight_decay}};
 }
 
 PlannedData data_for_planning(const Deck& deck) {

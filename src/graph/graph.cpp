@@ -233,6 +233,16 @@ TensorId Graph::add_op(OpKind kind, const std::string& name, const std::vector<T
   return ops_.back().output;
 }
 
+void Graph::expect(TensorId counts, ExpectedLoads loads, std::optional<double> slack) {
+  Tensor& counted = tensors_.at(static_cast<size_t>(counts));
+  if (loads && std::ssize(*loads) != counted.shape[0]) {
+    fail(ExitCode::usage, "{} counts the rows of {} experts, but loads are expected of {}",
+         counted.name, counted.shape[0], loads->size());
+  }
+  counted.loads = std::move(loads);
+  counted.slack = slack;
+}
+
 TensorId Graph::find(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? -1 : found->second;
@@ -252,6 +262,26 @@ Graph with_decay(Graph graph, const std::vector<std::string>& without) {
                    std::ranges::none_of(without, [&](const std::string& pattern) {
                      return matches(pattern, tensor.name);
                    });
+  }
+  return graph;
+}
+
+Graph with_loads(Graph graph, const std::vector<ExpectedLoads>& layers) {
+  size_t layer = 0;
+  for (const Op& op : graph.ops()) {
+    if (op.kind == OpKind::expert_counts && !layers.empty()) {
+      graph.expect(op.output, layers[std::min(layer++, layers.size() - 1)],
+                   graph.tensor(op.output).slack);
+    }
+  }
+  return graph;
+}
+
+Graph with_slack(Graph graph, std::optional<double> slack) {
+  for (const Op& op : graph.ops()) {
+    if (op.kind == OpKind::expert_counts) {
+      graph.expect(op.output, graph.tensor(op.output).loads, slack);
+    }
   }
   return graph;
 }

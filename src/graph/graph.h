@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -60,6 +62,9 @@ struct Init {
 // choose for the tokens, in that layer with experts: i32 [batch, sequence, choices].
 inline constexpr std::string_view kChoices = "choices.";
 
+// Rows that are expected of every expert over the mean of all experts; null: all have the mean.
+using ExpectedLoads = std::shared_ptr<const std::vector<double>>;
+
 struct OperationSpec;
 using TensorId = int32_t;
 using OpId = int32_t;
@@ -79,6 +84,10 @@ struct Tensor {
   // Rows of experts, [experts, batch, rows, width], that lie packed: the number of rows in use of
   // every [expert, batch] is data, in this tensor, and `rows` is their mean, rounded up. -1: dense.
   TensorId counts = -1;
+  // Counts only. The costs of packed rows follow the loads. Experts have room for `slack` times the
+  // mean rows, at least 1, and take more in rounds (program/rounds.h); nothing: room for all rows.
+  ExpectedLoads loads = nullptr;
+  std::optional<double> slack = {};
 
   // Returns the dimension named batch, or -1 without one.
   int batch_dim() const;
@@ -111,6 +120,9 @@ class Graph {
   TensorId add_op(OpKind kind, const std::string& name, const std::vector<TensorId>& inputs,
                   const OpAttributes& attributes = {});
 
+  // Set what counts expect. Throws Error(usage) for loads of another number of experts.
+  void expect(TensorId counts, ExpectedLoads loads, std::optional<double> slack);
+
   const std::string& name() const { return name_; }
   const std::vector<Tensor>& tensors() const { return tensors_; }
   const std::vector<Op>& ops() const { return ops_; }  // inputs before their readers
@@ -142,6 +154,13 @@ class Graph {
 
 // Returns the graph with weight decay for all parameters without a matching pattern (core/text.h).
 Graph with_decay(Graph graph, const std::vector<std::string>& without);
+
+// Returns the graph whose layers with experts expect these loads, a layer each. Layers behind the
+// last one have its loads; empty: even loads.
+Graph with_loads(Graph graph, const std::vector<ExpectedLoads>& layers);
+
+// Returns the graph whose layers with experts have that slack.
+Graph with_slack(Graph graph, std::optional<double> slack);
 
 // Returns the graph with parameters and images of that floating type, and activations accordingly.
 Graph with_precision(Graph graph, DType dtype);

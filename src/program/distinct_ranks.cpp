@@ -36,32 +36,50 @@ std::set<int64_t> distinct_coordinates(const Axis& of, const std::set<int64_t>& 
   return distinct;
 }
 
-// Adds the coordinates on the axis whose experts expect the most rows and the fewest.
-void add_extremes(const Program& program, const Value& rows, size_t axis,
-                  std::set<int64_t>& coordinates) {
-  std::vector<double> loads;
-  for (int64_t at = 0; at < program.mesh[axis].size; ++at) {
-    const Region box =
-        region_of(rows.shape, rows.layout, program.mesh, at * stride_of(program.mesh, axis));
-    const auto first = rows.packed->loads->begin() + box.start[0];
-    loads.push_back(std::accumulate(first, first + box.extent[0], 0.0));
+bool cuts_experts(const Placement& placement) {
+  return placement.is_shard() && placement.dim == 0;
+}
+
+// Adds, per axis, the coordinates of the ranks whose experts expect the most rows and the fewest.
+void add_extremes(const Program& program, const Value& rows,
+                  std::vector<std::set<int64_t>>& coordinates) {
+  std::map<int64_t, double> loads;  // by the first rank with the same experts
+  for (int64_t rank = 0; rank < ranks_of(program.mesh); ++rank) {
+    int64_t first = 0;
+    for (size_t axis = 0; axis < program.mesh.size(); ++axis) {
+      if (cuts_experts(rows.layout[axis])) {
+        first += coordinate_of(program.mesh, rank, axis) * stride_of(program.mesh, axis);
+      }
+    }
+    if (first == rank) {
+      const Region box = region_of(rows.shape, rows.layout, program.mesh, rank);
+      const auto experts = rows.packed->loads->begin() + box.start[0];
+      loads[rank] = std::accumulate(experts, experts + box.extent[0], 0.0);
+    }
   }
-  const auto [least, most] = std::ranges::minmax_element(loads);
-  coordinates.insert({least - loads.begin(), most - loads.begin()});
+  const auto [least, most] =
+      std::ranges::minmax_element(loads, {}, &std::pair<const int64_t, double>::second);
+  for (size_t axis = 0; axis < program.mesh.size(); ++axis) {
+    if (cuts_experts(rows.layout[axis])) {
+      coordinates[axis].insert({coordinate_of(program.mesh, least->first, axis),
+                                coordinate_of(program.mesh, most->first, axis)});
+    }
+  }
 }
 
 // Returns, per axis, the coordinates of ranks that represent only themselves.
 std::vector<std::set<int64_t>> coordinates_alone(const Program& program) {
   std::vector<std::set<int64_t>> alone(program.mesh.size());
+  std::set<std::pair<ExpectedLoads, Layout>> known;
   for (const Value& value : program.values) {
     for (size_t axis = 0; axis < value.layout.size(); ++axis) {
       if (value.layout[axis].share.is_one_rank()) {
         alone[axis].insert(value.layout[axis].share.rank());
       }
-      if (value.packed && value.packed->loads && value.layout[axis].is_shard() &&
-          value.layout[axis].dim == 0) {
-        add_extremes(program, value, axis, alone[axis]);
-      }
+    }
+    if (value.packed && value.packed->loads && std::ranges::any_of(value.layout, cuts_experts) &&
+        known.emplace(value.packed->loads, value.layout).second) {
+      add_extremes(program, value, alone);
     }
   }
   return alone;

@@ -30,6 +30,7 @@ InferenceModel without_training(const Graph& graph, const Strategy& strategy) {
       inputs.push_back(now[static_cast<size_t>(input)]);
     }
     now.push_back(model.graph.add_op(op.kind, tensor.name, inputs, op.attributes));
+    model.graph.expect(now.back(), tensor.loads, tensor.slack);
     model.strategy.ops.push_back(strategy.ops[static_cast<size_t>(tensor.producer)]);
     model.original_ops.push_back(tensor.producer);
   }

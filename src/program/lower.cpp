@@ -208,11 +208,6 @@ Program with_ops(Program program, const std::vector<OpId>& original) {
   return program;
 }
 
-std::optional<RoundsModel> rounds_of(const Graph& graph, const Strategy& strategy,
-                                     const LoweringOptions& options) {
-  return options.expert_slack ? with_rounds(graph, strategy, *options.expert_slack) : std::nullopt;
-}
-
 Program lower_step(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
                    const RouteChooser& choose) {
   const LoweringInput input(graph, strategy, options, true);
@@ -247,7 +242,7 @@ Program lower(const Graph& graph, const Strategy& strategy, const LoweringOption
 
 Program lower(const Graph& graph, const Strategy& strategy, const LoweringOptions& options,
               const RouteChooser& choose) {
-  if (const auto model = rounds_of(graph, strategy, options)) {
+  if (const auto model = with_rounds(graph, strategy)) {
     return with_ops(lower_step(model->graph, model->strategy, options, choose),
                     model->original_ops);
   }
@@ -261,7 +256,7 @@ Program lower_forward(const Graph& graph, const Strategy& strategy, const Loweri
     model.strategy.microbatches = model.strategy.accumulate = 1;
   }
   Program program;
-  if (const auto rounds = rounds_of(model.graph, model.strategy, options)) {
+  if (const auto rounds = with_rounds(model.graph, model.strategy)) {
     program = with_ops(lower_pass(rounds->graph, rounds->strategy, options, forward),
                        rounds->original_ops);
   } else {

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <optional>
 #include <vector>
 
@@ -31,12 +30,6 @@ struct LoweringOptions {
   AdamAttributes optimizer;
   bool fuse = true;  // fuse consecutive instructions (fuse.h)
   bool pad = true;   // align the starts of long rows (padded_rows.h)
-  // Experts without capacity have room for so many times the mean rows, at least 1, and work in
-  // rounds where more come (rounds.h); nothing: they have room for all rows.
-  std::optional<double> expert_slack = {};
-  // Expected rows of every expert over the mean, per layer with experts (PackedRows::loads). Layers
-  // behind the last one have its loads; empty: even loads.
-  std::vector<std::shared_ptr<const std::vector<double>>> expert_loads = {};
 };
 
 // Returns the training step. Pure: the same input gives the same program on every rank.

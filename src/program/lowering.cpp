@@ -42,7 +42,6 @@ LoweringInput::LoweringInput(const Graph& model, const Strategy& chosen, const L
   for (const ParameterStrategy& parameter : strategy.parameters) {
     storage[static_cast<size_t>(parameter.tensor)] = &parameter;
   }
-  expect_loads();
   for (OpId op = 0; op < op_count(); ++op) {
     chunks[static_cast<size_t>(chunk_of(op))].push_back(op);
     const std::vector<TensorId>& inputs = graph.op(op).inputs;
@@ -81,83 +80,18 @@ Value LoweringInput::value_of(TensorId id, std::string name, const Layout& layou
   const Tensor& tensor = graph.tensor(id);
   Value value{
       .name = std::move(name), .dtype = tensor.dtype, .shape = tensor.shape, .layout = layout};
-  if (tensor.counts >= 0) {
-    value.packed = packed_rows(tensor);
-  }
+  value.packed = packed_rows_of(graph, id);
   if (!is_parameter(id) && !tensor.shape.empty()) {
     split(value, tensor.batch_dim(), microbatch);
   }
   return value;
 }
 
-TensorId LoweringInput::all_counts(TensorId counts) const {
-  return round_of(counts).rows > 0 ? graph.op(graph.tensor(counts).producer).inputs[0] : counts;
-}
-
-RoundAttributes LoweringInput::round_of(TensorId counts) const {
-  const auto* round =
-      std::get_if<RoundAttributes>(&graph.op(graph.tensor(counts).producer).attributes);
-  return round == nullptr ? RoundAttributes{} : *round;
-}
-
-PackedRows LoweringInput::packed_rows(const Tensor& tensor) const {
-  const Op& counting = graph.op(graph.tensor(all_counts(tensor.counts)).producer);
-  const Shape& routing = graph.tensor(counting.inputs[0]).shape;
-  PackedRows rows{
-      .per_sequence = routing[1] * routing[2], .most = routing[1], .tokens = routing[1]};
-  if (const RoundAttributes round = round_of(tensor.counts); round.rows > 0) {
-    // An expert with rows in round r, from 0, has r times as many in those before it.
-    rows.per_sequence /= round.first / round.rows + 1;
-    rows.most = round.rows;
-    rows.first = round.first;
-    rows.all = false;
-  }
-  if (const auto found = loads.find(tensor.counts); found != loads.end()) {
-    rows.loads = found->second;
-  }
-  return rows;
-}
-
-// Layers behind the last one with loads have its loads.
-void LoweringInput::expect_loads() {
-  std::map<TensorId, size_t> layers;  // by all their counts
-  for (const Tensor& tensor : graph.tensors()) {
-    if (tensor.counts < 0 || loads.contains(tensor.counts)) {
-      continue;
-    }
-    const size_t layer = layers.try_emplace(all_counts(tensor.counts), layers.size()).first->second;
-    const std::shared_ptr<const std::vector<double>> all =
-        options.expert_loads.empty()
-            ? nullptr
-            : options.expert_loads[std::min(layer, options.expert_loads.size() - 1)];
-    const auto* round =
-        std::get_if<RoundAttributes>(&graph.op(graph.tensor(tensor.counts).producer).attributes);
-    loads[tensor.counts] = round == nullptr ? all : loads_in_round(tensor, *round, all.get());
-  }
-}
-
-// The rows of the tensor's experts are those of the round, over the rows in its shape.
-std::shared_ptr<const std::vector<double>> LoweringInput::loads_in_round(
-    const Tensor& tensor, const RoundAttributes& round, const std::vector<double>* all) const {
-  const Op& counting = graph.op(graph.tensor(all_counts(tensor.counts)).producer);
-  const Shape& routing = graph.tensor(counting.inputs[0]).shape;
-  const auto experts = static_cast<size_t>(tensor.shape[0]);
-  const double mean = static_cast<double>(routing[1] * routing[2]) / static_cast<double>(experts);
-  auto in_round = std::make_shared<std::vector<double>>();
-  for (size_t e = 0; e < experts; ++e) {
-    const double rows = (all == nullptr ? 1.0 : (*all)[e]) * mean;
-    const double taken =
-        std::clamp(rows - static_cast<double>(round.first), 0.0, static_cast<double>(round.rows));
-    in_round->push_back(taken / static_cast<double>(tensor.shape[2]));
-  }
-  return in_round;
-}
-
 std::set<Layout> LoweringInput::layouts_of_rows(TensorId counts) const {
   std::set<Layout> layouts;
   const auto add = [&](TensorId id, const Layout& layout) {
     const TensorId of = graph.tensor(id).counts;
-    if (of >= 0 && all_counts(of) == all_counts(counts)) {
+    if (of >= 0 && all_counts(graph, of) == all_counts(graph, counts)) {
       layouts.insert(gradient_of(layout));
     }
   };
@@ -181,7 +115,7 @@ bool LoweringInput::keeps_rows_at(TensorId counts, size_t axis, ShareNumber shar
 bool LoweringInput::exchanges_rows(TensorId counts) const {
   const bool has_rounds = std::ranges::any_of(graph.ops(), [&](const Op& op) {
     return std::holds_alternative<RoundAttributes>(op.attributes) &&
-           all_counts(op.output) == all_counts(counts);
+           all_counts(graph, op.output) == all_counts(graph, counts);
   });
   if (has_rounds) {
     return true;
@@ -216,7 +150,7 @@ RouterLossAttributes LoweringInput::router_loss_attributes(const Op& op) const {
 std::string LoweringInput::random_purpose(OpId op) const {
   std::string name = graph.op_name(op);
   if (const TensorId counts = graph.tensor(graph.op(op).output).counts; counts >= 0) {
-    const std::string suffix = suffix_of_round(round_of(counts));
+    const std::string suffix = suffix_of_round(round_of(graph, counts));
     name.resize(name.size() - (name.ends_with(suffix) ? suffix.size() : 0));
   }
   return fmt::format("{}/{}", forward_of(graph.op(op).kind).name, name);

@@ -29,8 +29,6 @@ struct LoweringInput {
   std::vector<int> consumers;               // number, per tensor
   std::vector<std::vector<Layout>> wanted;  // per tensor: the layouts that its consumers want
   std::vector<const ParameterStrategy*> storage;  // per tensor; null: no parameter
-  // The loads expected of the experts, by the counts of their rows; null: even loads.
-  std::map<TensorId, std::shared_ptr<const std::vector<double>>> loads;
 
   OpId op_count() const { return static_cast<OpId>(graph.ops().size()); }
   Tensor::Role role(TensorId id) const { return graph.tensor(id).role; }
@@ -59,10 +57,6 @@ struct LoweringInput {
   bool exchanges_rows(TensorId counts) const;
   // Returns true where only the axis's ranks of the share have rows packed by these counts.
   bool keeps_rows_at(TensorId counts, size_t axis, ShareNumber share) const;
-  // Returns the counts of all rows, where these count those of a round.
-  TensorId all_counts(TensorId counts) const;
-  // Returns the packed rows of the tensor.
-  PackedRows packed_rows(const Tensor& tensor) const;
   // Returns the layouts of the rows of all rounds and of their gradients, where summands count as
   // whole.
   std::set<Layout> layouts_of_rows(TensorId counts) const;
@@ -72,14 +66,6 @@ struct LoweringInput {
   RouterLossAttributes router_loss_attributes(const Op& op) const;
   // Returns the name of the stream of random numbers of a dropout mask, the same in both passes.
   std::string random_purpose(OpId op) const;
-
- private:
-  // Returns the round whose rows these count; without one, no rows.
-  RoundAttributes round_of(TensorId counts) const;
-  void expect_loads();
-  std::shared_ptr<const std::vector<double>> loads_in_round(const Tensor& tensor,
-                                                            const RoundAttributes& round,
-                                                            const std::vector<double>* all) const;
 };
 
 // A model without its training-only operations, and the strategy for the remaining ones.

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <utility>
 
+#include "program/rounds.h"
 #include "sharding/rules.h"
 
 namespace hidup {
@@ -26,6 +27,30 @@ std::string_view name_of(StreamKind stream) {
 std::string_view name_of(Phase phase) {
   static constexpr std::array<std::string_view, 3> kNames = {"forward", "backward", "update"};
   return kNames.at(static_cast<size_t>(phase));
+}
+
+std::optional<PackedRows> packed_rows_of(const Graph& graph, TensorId id) {
+  const TensorId counts = graph.tensor(id).counts;
+  if (counts < 0) {
+    return std::nullopt;
+  }
+  const TensorId all = all_counts(graph, counts);
+  const Op& counting = graph.op(graph.tensor(all).producer);
+  const Shape& routing = graph.tensor(counting.inputs[0]).shape;
+  PackedRows rows{.per_sequence = routing[1] * routing[2],
+                  .most = routing[1],
+                  .tokens = routing[1],
+                  .loads = graph.tensor(counts).loads};
+  if (const RoundAttributes round = round_of(graph, counts); round.rows > 0) {
+    // An expert with rows in round r, from 0, has r times as many in those before it.
+    rows.per_sequence /= round.first / round.rows + 1;
+    rows.most = round.rows;
+    rows.first = round.first;
+    rows.all = false;
+  } else if (const std::optional<double> slack = graph.tensor(all).slack) {
+    rows.most = rows_in_round(routing, graph.tensor(all).shape[0], *slack);
+  }
+  return rows;
 }
 
 bool adds_to(const Instruction& instruction, size_t output) {

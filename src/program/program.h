@@ -10,8 +10,8 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -61,9 +61,27 @@ struct PackedRows {
   int64_t first = 0;         // rows of each expert and sequence before these, in other rounds
   int64_t tokens = 0;        // most rows of an expert in a sequence, in all rounds
   bool all = true;           // every sequence has `per_sequence` rows: no round leaves some out
-  // Expected rows of every expert over the mean of all experts; null: all have the mean.
-  std::shared_ptr<const std::vector<double>> loads = nullptr;
+  ExpectedLoads loads = nullptr;
 };
+
+// Returns those of a tensor, without `counts`; nothing for a dense one.
+std::optional<PackedRows> packed_rows_of(const Graph& graph, TensorId id);
+
+// Adds to a key of equal costs all that costs of the rows depend on.
+template <typename Key>
+void add_packed_rows(Key& key, const std::optional<PackedRows>& rows) {
+  key.add(rows.has_value());
+  if (!rows) {
+    return;
+  }
+  key.add(rows->per_sequence);
+  key.add(rows->most);
+  key.add(rows->all);
+  key.add(rows->loads != nullptr);
+  for (size_t e = 0; rows->loads && e < rows->loads->size(); ++e) {
+    key.add(std::bit_cast<uint64_t>((*rows->loads)[e]));
+  }
+}
 
 // A tensor in the arena: a global shape, and the part of it that every rank holds.
 struct Value {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <utility>
 
 #include "core/check.h"
@@ -19,16 +20,31 @@ struct Rounds {
   int64_t count = 1;
 };
 
-// Of `sequence` tokens each chooses an expert once at most.
-Rounds rounds_of(const Graph& graph, const Op& pack, double slack) {
-  if (pack.as<PackAttributes>().round.rows > 0) {
-    return {};  // one of the model's own rounds
+Rounds rounds_of(const Graph& graph, const Op& pack) {
+  const Tensor& counts = graph.tensor(pack.inputs[2]);
+  if (!counts.slack) {
+    return {};
   }
-  const Shape& routing = graph.tensor(pack.inputs[1]).shape;  // [batch, sequence, choices]
-  const auto experts = static_cast<double>(graph.tensor(pack.output).shape[0]);
-  const auto choices = static_cast<double>(routing[1] * routing[2]);
-  const auto rows = static_cast<int64_t>(std::ceil(slack * choices / experts));
+  const Shape& routing = graph.tensor(pack.inputs[1]).shape;
+  const int64_t rows = rows_in_round(routing, counts.shape[0], *counts.slack);
   return {rows, (routing[1] + rows - 1) / rows};
+}
+
+// Returns the rows of each expert in the round over those in the packed rows' shape.
+ExpectedLoads loads_in_round(const Graph& graph, const Op& pack, const RoundAttributes& round,
+                             int64_t shape_rows) {
+  const Shape& routing = graph.tensor(pack.inputs[1]).shape;
+  const Tensor& counts = graph.tensor(pack.inputs[2]);
+  const auto experts = static_cast<size_t>(counts.shape[0]);
+  const double mean = static_cast<double>(routing[1] * routing[2]) / static_cast<double>(experts);
+  std::vector<double> loads;
+  for (size_t e = 0; e < experts; ++e) {
+    const double rows = (counts.loads == nullptr ? 1.0 : (*counts.loads)[e]) * mean;
+    const double taken =
+        std::clamp(rows - static_cast<double>(round.first), 0.0, static_cast<double>(round.rows));
+    loads.push_back(taken / static_cast<double>(shape_rows));
+  }
+  return std::make_shared<const std::vector<double>>(std::move(loads));
 }
 
 // Returns the operation's rule with that output on the axis.
@@ -47,10 +63,9 @@ Rule rule_for(const Graph& graph, OpId op, const Axis& axis, const Placement& ou
 // run, which is written once per round.
 class RoundWriter {
  public:
-  RoundWriter(const Graph& graph, const Strategy& strategy, double slack)
+  RoundWriter(const Graph& graph, const Strategy& strategy)
       : graph_(graph),
         strategy_(strategy),
-        slack_(slack),
         chunk_of_(stages_of(graph, strategy).chunk_of),
         now_(graph.tensors().size(), -1),
         model_{Graph(graph.name()), strategy, {}} {
@@ -106,7 +121,7 @@ class RoundWriter {
     }
     const TensorId counts = counts_of(run_.front());
     if (graph_.op(run_.front()).kind == OpKind::expert_pack) {
-      rounds_[counts] = rounds_of(graph_, graph_.op(run_.front()), slack_);
+      rounds_[counts] = rounds_of(graph_, graph_.op(run_.front()));
     }
     const Rounds rounds = rounds_.at(counts);
     for (int64_t round = 0; round < rounds.count; ++round) {
@@ -124,6 +139,9 @@ class RoundWriter {
     }
     const TensorId before = now_of(op.output);
     copy(id, rounds, round);
+    if (op.kind == OpKind::expert_pack && rounds.count > 1) {
+      expect_in_round(op, rounds, round);
+    }
     if (op.kind != OpKind::expert_unpack) {
       of_round_[{op.output, round}] = now_of(op.output);
       model_.strategy.ops.back().recompute |= round > 0;
@@ -144,7 +162,9 @@ class RoundWriter {
     if (auto* packs = std::get_if<PackAttributes>(&attributes); packs && rounds.count > 1) {
       packs->round = {round * rounds.rows, rounds.rows};
     }
+    const Tensor& written = graph_.tensor(op.output);
     now_of(op.output) = write_op(op.kind, name_of(id, round), inputs, attributes, id);
+    model_.graph.expect(now_of(op.output), written.loads, written.slack);
     model_.strategy.ops.push_back(strategy_.ops[static_cast<size_t>(id)]);
   }
 
@@ -162,6 +182,14 @@ class RoundWriter {
           Placement::replicate(support_of(strategy_.mesh[schedule->axis], packs.output.share));
     }
     add_rules(whole);
+  }
+
+  // The packed rows written last are of the round.
+  void expect_in_round(const Op& pack, const Rounds& rounds, int64_t round) {
+    const Shape& shape = model_.graph.tensor(now_of(pack.output)).shape;
+    model_.graph.expect(of_round_.at({pack.inputs[2], round}),
+                        loads_in_round(graph_, pack, {round * rounds.rows, rounds.rows}, shape[2]),
+                        {});
   }
 
   // Adds the tokens' results of a round, which the last operation wrote, to those before it.
@@ -206,7 +234,6 @@ class RoundWriter {
 
   const Graph& graph_;
   const Strategy& strategy_;
-  const double slack_;
   const std::vector<int> chunk_of_;
   std::vector<OpId> run_;              // not written yet
   std::map<TensorId, Rounds> rounds_;  // by the counts of the rows
@@ -218,18 +245,32 @@ class RoundWriter {
 
 }  // namespace
 
+int64_t rows_in_round(const Shape& routing, int64_t experts, double slack) {
+  const auto choices = static_cast<double>(routing[1] * routing[2]);
+  const double rows = std::ceil(slack * choices / static_cast<double>(experts));
+  return std::min(routing[1], static_cast<int64_t>(rows));
+}
+
+RoundAttributes round_of(const Graph& graph, TensorId counts) {
+  const auto* round =
+      std::get_if<RoundAttributes>(&graph.op(graph.tensor(counts).producer).attributes);
+  return round == nullptr ? RoundAttributes{} : *round;
+}
+
+TensorId all_counts(const Graph& graph, TensorId counts) {
+  return round_of(graph, counts).rows > 0 ? graph.op(graph.tensor(counts).producer).inputs[0]
+                                          : counts;
+}
+
 std::string suffix_of_round(const RoundAttributes& round) {
   return round.first == 0 ? "" : fmt::format(".round{}", round.first / round.rows);
 }
 
-std::optional<RoundsModel> with_rounds(const Graph& graph, const Strategy& strategy, double slack) {
+std::optional<RoundsModel> with_rounds(const Graph& graph, const Strategy& strategy) {
   const bool is_short = std::ranges::any_of(graph.ops(), [&](const Op& op) {
-    return op.kind == OpKind::expert_pack && rounds_of(graph, op, slack).count > 1;
+    return op.kind == OpKind::expert_pack && rounds_of(graph, op).count > 1;
   });
-  if (!is_short) {
-    return std::nullopt;
-  }
-  return RoundWriter(graph, strategy, slack).write();
+  return is_short ? std::optional(RoundWriter(graph, strategy).write()) : std::nullopt;
 }
 
 }  // namespace hidup

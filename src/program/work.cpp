@@ -94,8 +94,7 @@ void WorkKinds::find_values() {
     const Value& value = program_.value(id);
     numbers.add(value.dtype);
     numbers.add(value.padded_rows);
-    numbers.add(value.packed.has_value());
-    numbers.add(reinterpret_cast<uintptr_t>(value.packed ? value.packed->loads.get() : nullptr));
+    add_packed_rows(numbers, value.packed);
     numbers.add(value.shape.size());
     for (const int64_t extent : value.shape) {
       numbers.add(extent);
@@ -202,7 +201,7 @@ AlikeInstructions WorkKinds::on(int64_t rank) const {
 std::vector<int64_t> WorkKinds::bytes_on(int64_t rank) const {
   std::vector<int64_t> bytes(first_value_.size());
   std::ranges::transform(first_value_, bytes.begin(),
-                         [&](ValueId id) { return program_.local_bytes(id, rank); });
+                         [&](ValueId id) { return program_.expected_bytes(id, rank); });
   return bytes;
 }
 
@@ -211,6 +210,12 @@ AlikeInstructions alike_instructions(const Program& program, int64_t rank) {
 }
 
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank) {
+  return work_of(program, instruction, rank,
+                 [&](ValueId id) { return program.expected_shape(id, rank); });
+}
+
+Work work_of(const Program& program, const Instruction& instruction, int64_t rank,
+             const std::function<Shape(ValueId)>& shape_of_part) {
   if (skips(program, instruction, rank)) {
     return {.sizes = {}, .dtype = element_dtype(program, instruction)};
   }
@@ -218,7 +223,7 @@ Work work_of(const Program& program, const Instruction& instruction, int64_t ran
   std::vector<Shape> out;
   // Adds the shape of the rank's part; returns its bytes.
   const auto add = [&](std::vector<Shape>& shapes, ValueId value) {
-    shapes.push_back(program.expected_shape(value, rank));
+    shapes.push_back(shape_of_part(value));
     return static_cast<double>(elements(shapes.back()) * size_of(program.value(value).dtype));
   };
   double in_bytes = 0.0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "program/program.h"
@@ -25,6 +26,9 @@ struct Work {
   DType dtype = DType::f32;
 };
 Work work_of(const Program& program, const Instruction& instruction, int64_t rank);
+// Returns the work on other parts than Program::expected_shape().
+Work work_of(const Program& program, const Instruction& instruction, int64_t rank,
+             const std::function<Shape(ValueId)>& shape_of_part);
 
 // Groups of instructions with the same work on a rank: same operation and attributes, same axis and
 // number of ranks, parts of the same sizes. Programs repeat themselves, so groups are few.
@@ -42,8 +46,8 @@ class WorkKinds {
 
   // Returns alike_instructions().
   AlikeInstructions on(int64_t rank) const;
-  // Returns the bytes of the rank's part of a value of every kind: equal for two ranks where all of
-  // their parts have the same sizes.
+  // Returns the expected bytes of the rank's part of a value of every kind: equal for two ranks
+  // where all of their parts have the same sizes.
   std::vector<int64_t> bytes_on(int64_t rank) const;
 
  private:

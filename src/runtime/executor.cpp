@@ -240,17 +240,29 @@ Binding Executor::binding(const std::byte* counts) const {
           .counts = reinterpret_cast<const int32_t*>(counts)};
 }
 
-// Rows that are not in use hold anything.
-int64_t Executor::bytes_in_use(ValueId id) const {
-  const Value& value = program_.value(id);
-  if (!value.packed) {
-    return program_.local_bytes(id, rank_);
-  }
-  const Region box = program_.region(id, rank_);
+int64_t Executor::rows_in_use(ValueId packed) const {
+  const Value& value = program_.value(packed);
   const auto told = told_.find(value.packed->counts);
   const auto* counts =
       told == told_.end() ? nullptr : reinterpret_cast<const int32_t*>(told->second.host->data());
-  return RowCounts(value, counts).rows(box) * box.extent[3] * size_of(value.dtype);
+  return RowCounts(value, counts).rows(program_.region(packed, rank_));
+}
+
+// Rows that are not in use hold anything.
+int64_t Executor::bytes_in_use(ValueId id) const {
+  const Value& value = program_.value(id);
+  return value.packed ? rows_in_use(id) * program_.local_shape(id, rank_)[3] * size_of(value.dtype)
+                      : program_.local_bytes(id, rank_);
+}
+
+Work Executor::work_done(size_t i) const {
+  return work_of(program_, program_.instructions[i], rank_, [&](ValueId id) {
+    Shape shape = program_.expected_shape(id, rank_);
+    if (program_.value(id).packed && shape[0] > 0) {
+      shape[2] = (rows_in_use(id) + shape[0] / 2) / shape[0];  // of the mean expert
+    }
+    return shape;
+  });
 }
 
 // Skips integers, message buffers (they may be partly unused) and the padding between rows.

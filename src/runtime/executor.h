@@ -20,6 +20,7 @@
 #include "kernels/step_state.h"
 #include "program/memory.h"
 #include "program/program.h"
+#include "program/work.h"
 #include "runtime/bind.h"
 #include "runtime/emulator.h"
 #include "runtime/step_memory.h"
@@ -68,6 +69,8 @@ class Executor {
   std::span<const float> result(ValueId value) const { return ended().result(value); }
   const kernels::StepState& state() const { return ended().state(); }
   const Emulator* emulator() const { return emulator_; }
+  // Returns the work of the instruction in that step: work_of() by the rows that experts got.
+  Work work_done(size_t i) const;
   // Replaces the state that the next step finds. No step may be under way.
   void set_state(const kernels::StepState& state);
 
@@ -115,6 +118,7 @@ class Executor {
   void tell_counts(size_t i);
   // `counts`: Binding::counts, or null.
   Binding binding(const std::byte* counts) const;
+  int64_t rows_in_use(ValueId packed) const;
   int64_t bytes_in_use(ValueId id) const;
   // Returns false if the step cannot be recorded.
   bool replay(Order order);

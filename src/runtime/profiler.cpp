@@ -16,13 +16,17 @@ bool OperationTimer::lacks_any_of(const Program& program, int64_t rank) const {
   return std::ranges::any_of(distinct, [&](int i) {
     const Instruction& instruction = program.instructions[static_cast<size_t>(i)];
     return collective_of(instruction.opcode).empty() &&
-           !samples_.contains(key_of(instruction, work_of(program, instruction, rank)));
+           !ran_.contains(key_of(instruction, work_of(program, instruction, rank)));
   });
 }
 
 void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps,
                          Executor::Order order) {
   const Program& program = executor.program();
+  for (const int i : alike_instructions(program, rank).first) {
+    const Instruction& instruction = program.instructions[static_cast<size_t>(i)];
+    ran_.insert(key_of(instruction, work_of(program, instruction, rank)));
+  }
   for (int step = 0; step <= steps; ++step) {
     executor.start(step + 1, 0.0, inputs, order);
     executor.wait();
@@ -31,7 +35,7 @@ void OperationTimer::run(Executor& executor, int64_t rank, const StepInputs& inp
       if (!collective_of(instruction.opcode).empty()) {
         continue;
       }
-      Work work = work_of(program, instruction, rank);
+      Work work = executor.work_done(i);
       Samples& samples = samples_[key_of(instruction, work)];
       samples.work = std::move(work);
       samples.seconds.push_back(executor.times()[i].end_s - executor.times()[i].start_s);

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 #include <tuple>
 #include <vector>
 
@@ -22,7 +23,8 @@ class OperationTimer {
   // Runs a warm-up step and then `steps` timed ones. `order`: in_turn or recorded_in_turn.
   void run(Executor& executor, int64_t rank, const StepInputs& inputs, int steps,
            Executor::Order order);
-  // Returns the median time of every operation and size that ran.
+  // Returns the median time of every operation and size that ran. The sizes of packed rows are
+  // those that experts got, whatever loads are expected.
   std::vector<OperationTime> times() const;
 
  private:
@@ -37,6 +39,7 @@ class OperationTimer {
   }
 
   std::map<Key, Samples> samples_;
+  std::set<Key> ran_;  // by the expected work
 };
 
 // Collective. On rank 0, sets the time of each operation and size to that of the slowest rank, for

@@ -25,7 +25,7 @@ LayerLoad layer_load(std::span<const int64_t> tokens, std::span<const int64_t> d
 struct ExpertExpectation {
   double warn_imbalance = 0.0;  // model.moe.warn_imbalance; 0: no warnings
   // The largest load over the mean that the plan expects (model.moe.load), by layer; a layer behind
-  // the last one has that of the last. Empty: even loads, of which nothing is said.
+  // the last one has that of the last. Empty: none decides how long a step takes.
   std::vector<double> largest;
 };
 

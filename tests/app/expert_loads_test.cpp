@@ -7,7 +7,6 @@
 #include "cost/simulate.h"
 #include "deck/data_deck.h"
 #include "deck/model_deck.h"
-#include "models/transformer.h"
 #include "program/lower.h"
 #include "program/work.h"
 #include "search/named/named_strategies.h"
@@ -96,10 +95,21 @@ TEST(RecordedLoads, OfOtherModelsAreErrors) {
             "trace.txt: expected a line per layer with experts, found none");
 }
 
+TEST(ExpertLoads, TheReportComparesWithThoseOfThePrediction) {
+  using Largest = std::vector<double>;
+  Deck deck = deck_with_experts();
+  EXPECT_EQ(expected_of_experts(with_expert_loads(deck, "1 2 3 2\n0 0 8 0\n")).largest,
+            (Largest{1.5, 4.0}));
+  deck.model->moe.load = "";
+  EXPECT_EQ(expected_of_experts(deck).largest, Largest{1.0});
+  deck.model->moe.capacity_factor = 1.25;
+  EXPECT_EQ(expected_of_experts(deck).largest, Largest{});
+}
+
 // Two ranks have two experts each. The first product of each layer with experts has this work.
 std::vector<int64_t> rows_on_ranks(const std::string& loads) {
   const Deck deck = with_expert_loads(deck_with_experts(), loads);
-  const Graph graph = build_model(deck, kVocab);
+  const Graph graph = make_graph(deck, "", kVocab);
   const Program program =
       lower(graph, named_strategy("ep-fastmoe", graph, {{"ranks", 2}}), lowering_options(deck));
   std::vector<int64_t> rows;

@@ -45,9 +45,10 @@ def decks(folder):
     return {"dense": dense, "MoE": even}
 
 
-def hidup(place, command, deck, *arguments):
+def hidup(place, command, deck, *arguments, ranks=2):
+    """Runs a command; `ranks`: on hosts."""
     launcher = {"one": ["mpirun", "-n", "1"], "two": ["mpirun", "-n", "2"]}.get(
-        place, [TESTBED / "run.sh", "-n", "2"])
+        place, [TESTBED / "run.sh", "-n", ranks])
     script = f'source {SOURCE}/jobs/environment.sh && exec "$@"'
     words = ["bash", "-c", script, "bash", *launcher, SOURCE / "build" / "hidup", command, deck,
              "--cluster", SOURCE / "inputs" / "clusters" / "laptop.yaml", "--overwrite", *arguments]

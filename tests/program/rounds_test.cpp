@@ -18,10 +18,8 @@ Program program_with_slack(std::optional<double> slack) {
   Deck deck = sample_deck();
   deck.model->sequence = 16;
   deck.model->moe = {.experts = 8, .every = 2, .router = "top2"};
-  const Graph graph = build_model(deck, 31);
-  LoweringOptions options = sample_options(2048);
-  options.expert_slack = slack;
-  return lower(graph, named_strategy("ep-fastmoe", graph, {{"ranks", 4}}), options);
+  const Graph graph = with_slack(build_model(deck, 31), slack);
+  return lower(graph, named_strategy("ep-fastmoe", graph, {{"ranks", 4}}), sample_options(2048));
 }
 
 // Returns the bytes of the rank's largest value with packed rows.

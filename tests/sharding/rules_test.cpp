@@ -38,7 +38,9 @@ std::vector<Graph> every_model() {
       small_deck_of("gpt", {.experts = 5, .every = 2, .router = "top2", .balance_speed = 0.1}),
       31));
   graphs.push_back(
-      parse_graph("graph others\nparameter x : f32[5, 7, 6] = ones\ny = silu(x)\n", "others"));
+      parse_graph("graph others\nparameter x : f32[5, 7, 6] = ones\ny = silu(x)\n"
+                  "input all : i32[3, 5]\ncounts = round_counts(all) {rows=2}\n",
+                  "others"));
   return graphs;
 }
 

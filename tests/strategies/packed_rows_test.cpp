@@ -3,6 +3,7 @@
 
 #include <map>
 #include <mutex>
+#include <numeric>
 
 #include "fake_ranks/fake_ranks.h"
 #include "fake_ranks/forwarding_rank.h"
@@ -147,6 +148,36 @@ TEST(PackedRows, AreSentByCounts) {
 // Sequences of 7 tokens choose 2 of 5 experts: 2.8 rows of an expert in the mean.
 TEST(PackedRows, AreSentInRoundsByCounts) {
   expect_sent_by_counts(1.0, 3);
+}
+
+// Profiles time operations by this work. Loads that are expected do not change it.
+TEST(PackedRows, AreWorkByTheRowsThatExpertsGot) {
+  constexpr int64_t kExperts = 4;
+  const Graph graph = with_loads(
+      strategy_model("bert", "top2", kExperts),
+      {std::make_shared<const std::vector<double>>(std::vector<double>{4.0, 0.0, 0.0, 0.0})});
+  const Strategy strategy = named_strategy("ep-fastmoe", graph, {{"ranks", 2}});
+  run_ranks(2, [&](Communicator& world) {
+    run_steps(graph, strategy, world, 1, kStrategyVocab, [&](Executor& executor, int step) {
+      if (step == 0) {
+        return;
+      }
+      const std::vector<int32_t> counts = counts_of(executor);
+      const auto half = static_cast<std::ptrdiff_t>(counts.size() / 2);
+      const auto first = counts.begin() + world.rank() * half;
+      const int64_t rows = std::accumulate(first, first + half, int64_t{0});
+      int products = 0;
+      for (size_t i = 0; i < executor.program().instructions.size(); ++i) {
+        const Sizes sizes = executor.work_done(i).sizes;
+        if (sizes.size() == 4) {  // of experts
+          EXPECT_EQ(sizes[0], kExperts / 2);
+          EXPECT_NEAR(static_cast<double>(sizes[1]), static_cast<double>(rows) / 2.0, 0.5);
+          ++products;
+        }
+      }
+      EXPECT_GT(products, 0);
+    });
+  });
 }
 
 }  // namespace

@@ -209,8 +209,8 @@ ShortRun run_steps(const Graph& graph, const Strategy& strategy, Communicator& w
                    int64_t vocab, const AfterStep& after_step, int done, const RunOptions& chosen) {
   LoweringOptions options = kOptions;
   options.gradients_as = chosen.gradients_as;
-  options.expert_slack = chosen.expert_slack;
-  return run(graph, strategy, options, world, steps, vocab, after_step, done);
+  return run(with_slack(graph, chosen.expert_slack), strategy, options, world, steps, vocab,
+             after_step, done);
 }
 
 ShortRun run_emulated(const Graph& graph, const Strategy& strategy, Communicator& world, int steps,

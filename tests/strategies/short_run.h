@@ -29,7 +29,7 @@ struct ShortRun {
   bool operator==(const ShortRun&) const = default;
 };
 
-// Lowering options in which runs differ.
+// Choices in which runs differ.
 struct RunOptions {
   DType gradients_as = DType::f32;
   std::optional<double> expert_slack = {};

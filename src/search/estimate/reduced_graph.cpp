@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/key.h"
+#include "program/program.h"
 #include "search/dp/repeats.h"
 
 namespace hidup {
@@ -53,6 +54,7 @@ class GraphReducer {
           }
         }
         there[index(id)] = reduced.graph.add_op(op.kind, tensor.name, inputs, op.attributes);
+        reduced.graph.expect(there[index(id)], tensor.loads, tensor.slack);
         reduced.ops.push_back(tensor.producer);
       }
       if (there[index(id)] >= 0) {
@@ -166,18 +168,20 @@ MapKey key_of(const Graph& graph, const Op& op) {
   MapKey key;
   key.add(op.kind);
   for_each_attribute(op.attributes, [&](std::string_view, double value) { key.add(value); });
-  const auto add = [&](const Tensor& tensor) {
+  const auto add = [&](TensorId id) {
+    const Tensor& tensor = graph.tensor(id);
     key.add(tensor.dtype);
     key.add(tensor.role);
     key.add(tensor.shape.size());
     for (const int64_t extent : tensor.shape) {
       key.add(extent);
     }
+    add_packed_rows(key, packed_rows_of(graph, id));
   };
   for (const TensorId input : op.inputs) {
-    add(graph.tensor(input));
+    add(input);
   }
-  add(graph.tensor(op.output));
+  add(op.output);
   return key;
 }
 

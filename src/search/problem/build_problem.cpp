@@ -16,19 +16,21 @@
 namespace hidup {
 namespace {
 
-void add(MapKey& key, const Tensor& tensor) {
+void add(MapKey& key, const Graph& graph, TensorId id) {
+  const Tensor& tensor = graph.tensor(id);
   key.add(tensor.dtype);
   key.add(tensor.role);
   key.add(tensor.shape.size());
   for (const int64_t extent : tensor.shape) {
     key.add(extent);
   }
+  add_packed_rows(key, packed_rows_of(graph, id));
 }
 
 // Adds the tensor with the names of its dimensions.
-void add_with_names(MapKey& key, const Tensor& tensor) {
-  add(key, tensor);
-  for (const auto& name : tensor.dims) {
+void add_with_names(MapKey& key, const Graph& graph, TensorId id) {
+  add(key, graph, id);
+  for (const auto& name : graph.tensor(id).dims) {
     key.add(name);
   }
 }
@@ -159,13 +161,13 @@ class Builder {
     key.add(self.kind);
     for_each_attribute(self.attributes, [&](std::string_view, double value) { key.add(value); });
     for (const TensorId input : self.inputs) {
-      add_with_names(key, graph_.tensor(input));
+      add_with_names(key, graph_, input);
       key.add(owner_[index(input)] == op);
       if (is_activation(input)) {
         key.add(tensor_of(input));
       }
     }
-    add_with_names(key, graph_.tensor(self.output));
+    add_with_names(key, graph_, self.output);
     key.add(tensor_of(self.output));
     key.add(variants_.may_recompute(op));
     add_hints(op, key);
@@ -278,7 +280,7 @@ class Builder {
 
   int tensor_of(TensorId id) {
     MapKey key;
-    add(key, graph_.tensor(id));
+    add(key, graph_, id);
     key.add(is_kept(id));
     key.add(is_kept_as_copy(id));
     const auto [at, is_new] = tensors_.try_emplace(key.take(), static_cast<int>(tensors_.size()));

@@ -1,9 +1,13 @@
 #include "search/problem/op_strategies.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <utility>
+
+#include "program/program.h"
 
 namespace hidup {
 namespace {
@@ -33,6 +37,20 @@ std::vector<std::vector<Rule>> rules_per_axis(const std::vector<Rule>& rules, co
 std::vector<Rule> without_factors(std::vector<Rule> rules) {
   std::erase_if(rules, [](const Rule& rule) { return rule.factors_of >= 0; });
   return rules;
+}
+
+// Returns true where equally many parts may be other groups of experts, of other loads, depending
+// on the axes that cut them: where an axis cuts the experts in unequal numbers.
+bool parts_have_other_loads(const Graph& graph, OpId op, const Mesh& mesh) {
+  std::vector<TensorId> operands = graph.op(op).inputs;
+  operands.push_back(graph.op(op).output);
+  const auto ranks = static_cast<uint64_t>(ranks_of(mesh));
+  return std::ranges::any_of(operands, [&](TensorId id) {
+    const std::optional<PackedRows> rows = packed_rows_of(graph, id);
+    const auto experts = static_cast<uint64_t>(rows ? graph.tensor(id).shape[0] : 0);
+    return rows && rows->loads && experts % ranks != 0 &&
+           !(std::has_single_bit(experts) && std::has_single_bit(ranks));
+  });
 }
 
 // Returns all combinations of a rule per axis.
@@ -80,6 +98,9 @@ size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints)
 
 std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
                                      const OperationHint* hint, size_t most) {
+  if (parts_have_other_loads(graph, op, mesh)) {
+    return {};
+  }
   const std::vector<Rule> rules = rules_of(graph, op);
   const auto allowed = rules_per_axis(without_factors(rules), mesh, hint);
   // The key is the number of parts into which each rule cuts the operation.

@@ -27,7 +27,8 @@ std::vector<OpStrategy> op_strategies_near(const Graph& graph, OpId op, const Me
 size_t most_strategies(const Graph& graph, const Mesh& mesh, const Hints* hints);
 
 // Returns one strategy for each division of the computation: strategies that cut the operation into
-// equally many parts by each rule, on whatever axes, compute equally much. Empty above `most`.
+// equally many parts by each rule, on whatever axes, compute equally much. Empty above `most`, and
+// where such parts may have experts of other loads.
 // Rules that gather factors compute more than those without, so they occur only where a hint asks.
 std::vector<OpStrategy> divisions_of(const Graph& graph, OpId op, const Mesh& mesh,
                                      const OperationHint* hint, size_t most);

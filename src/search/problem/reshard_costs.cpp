@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "cost/simulate.h"
 #include "program/message_parts.h"
 #include "program/packing.h"
 #include "program/work.h"
@@ -32,6 +33,7 @@ MapKey key_of(const Value& value, const Sending& how) {
     key.add(extent);
   }
   add(key, value.layout);
+  add_packed_rows(key, value.packed);
   return key;
 }
 
@@ -137,8 +139,15 @@ Reshard ReshardCosts::step(const ReshardStep& step, const Value& value, const Se
   });
 }
 
+std::vector<int64_t> ReshardCosts::ranks_for(const Program& program) const {
+  if (!has_unequal_loads(program)) {
+    return ranks_;
+  }
+  return of_ranks_ != nullptr ? ranks_of_every_kind(program, *of_ranks_) : distinct_ranks(program);
+}
+
 double ReshardCosts::operation_s(const Program& program, const Instruction& instruction) const {
-  return largest([&](int64_t rank) {
+  return largest(program, [&](int64_t rank) {
     const CostModel& costs = of_ranks_ != nullptr ? of_ranks_->of(rank) : costs_;
     return costs.operation(instruction.opcode, work_of(program, instruction, rank));
   });
@@ -158,14 +167,14 @@ Reshard ReshardCosts::message(const Value& from, const Value& to, Instruction in
   }
   const Packing packing = packing_of(opcode, how.several, reorders_parts(mesh_, instruction),
                                      from.shape, from.layout[axis], to.layout[axis]);
-  const double packed = copies_per_buffer(instruction) * largest([&](int64_t rank) {
-                          return (packing.sent ? program.local_bytes(0, rank) : 0) +
-                                 (packing.received ? program.local_bytes(1, rank) : 0) +
-                                 (instruction.sent_as ? program.local_bytes(2, rank) : 0);
+  const double packed = copies_per_buffer(instruction) * largest(program, [&](int64_t rank) {
+                          return (packing.sent ? program.expected_bytes(0, rank) : 0) +
+                                 (packing.received ? program.expected_bytes(1, rank) : 0) +
+                                 (instruction.sent_as ? program.expected_bytes(2, rank) : 0);
                         });
   // Each of the two streams waits for the other once.
   const double bytes =
-      largest([&](int64_t rank) { return paced_bytes(program, instruction, rank); });
+      largest(program, [&](int64_t rank) { return paced_bytes(program, instruction, rank); });
   instruction.algorithms = algorithms_by(costs_.algorithms(), mesh_, instruction, bytes);
   double seconds = costs_.message(mesh_, instruction, bytes).alone_s + costs_.launch_s() +
                    2.0 * costs_.signal_s();

@@ -37,17 +37,18 @@ class ReshardCosts {
   Reshard along(const Route& route, const Value& value, const Sending& how) const;
   // Returns the seconds of an instruction of the compute stream on its slowest rank.
   double operation_s(const Program& program, const Instruction& instruction) const;
-  // Returns the largest value over the ranks.
+  // Returns the largest value over the ranks, among which each part of the program's values occurs.
   template <typename OnRank>
-  double largest(OnRank on_rank) const {
+  double largest(const Program& program, OnRank on_rank) const {
     double most = 0.0;
-    for (const int64_t rank : ranks_) {
+    for (const int64_t rank : ranks_for(program)) {
       most = std::max(most, static_cast<double>(on_rank(rank)));
     }
     return most;
   }
 
  private:
+  std::vector<int64_t> ranks_for(const Program& program) const;
   // Returns the stored cost, or else computes it by cost().
   template <typename Cost>
   Reshard once(const MapKey& key, Cost cost) const;

@@ -64,8 +64,10 @@ class RuleCosts::Sketch {
     if (!saved_.empty()) {
       const Tensor& first = rules_.graph_.tensor(op_.inputs[0]);
       choice.saved_bytes = static_cast<double>(saved_.size()) *
-                           rules_.bytes(saved_shape(op_.kind, first.shape), first.batch_dim(),
-                                        DType::f32, saved_layout(strategy_));
+                           rules_.bytes({.dtype = DType::f32,
+                                         .shape = saved_shape(op_.kind, first.shape),
+                                         .layout = saved_layout(strategy_)},
+                                        first.batch_dim());
     }
     choice.forward_comm_s = stats_comm_s_;
     return choice;
@@ -90,16 +92,14 @@ class RuleCosts::Sketch {
  private:
   using Values = std::vector<ValueId>;
 
-  ValueId add(const Shape& shape, DType dtype, const Layout& layout) {
-    program_.values.push_back({.dtype = dtype, .shape = shape, .layout = layout});
+  ValueId add(Value value) {
+    program_.values.push_back(std::move(value));
     return static_cast<ValueId>(program_.values.size()) - 1;
   }
-  ValueId add(TensorId id, const Layout& layout) {
-    const Tensor& tensor = rules_.graph_.tensor(id);
-    return add(
-        has_batch(tensor) ? rules_.split(tensor.shape, tensor.batch_dim(), part_) : tensor.shape,
-        tensor.dtype, layout);
+  ValueId add(const Shape& shape, DType dtype, const Layout& layout) {
+    return add({.dtype = dtype, .shape = shape, .layout = layout});
   }
+  ValueId add(TensorId id, const Layout& layout) { return add(rules_.value(id, layout, part_)); }
   ValueId gradient(size_t input) {
     const ValueId value = add(op_.inputs[input], gradient_layout(strategy_, input));
     if (rules_.graph_.tensor(op_.inputs[input]).role == Tensor::Role::parameter) {
@@ -166,9 +166,9 @@ class RuleCosts::Sketch {
   double instruction_s(const BackwardStep& step, ValueId dy) {
     Values inputs;
     for (const ValueId value : operands(step, dy)) {
-      const Value operand = program_.value(value);
-      inputs.push_back(add(operand.shape, operand.dtype,
-                           factor_layout(strategy_, step.gradients_of[0], operand.layout)));
+      Value operand = program_.value(value);
+      operand.layout = factor_layout(strategy_, step.gradients_of[0], operand.layout);
+      inputs.push_back(add(std::move(operand)));
     }
     Values outputs;
     for (const size_t input : step.gradients_of) {
@@ -230,38 +230,47 @@ Shape RuleCosts::split(Shape shape, int dim, Part part) const {
   return shape;
 }
 
-double RuleCosts::bytes(TensorId tensor, const Layout& layout) const {
-  const Tensor& t = graph_.tensor(tensor);
-  return bytes(t.shape, has_batch(t) ? t.batch_dim() : -1, t.dtype, layout);
+double RuleCosts::bytes(TensorId id, const Layout& layout) const {
+  const Tensor& tensor = graph_.tensor(id);
+  return bytes({.dtype = tensor.dtype,
+                .shape = tensor.shape,
+                .layout = layout,
+                .packed = packed_rows_of(graph_, id)},
+               has_batch(tensor) ? tensor.batch_dim() : -1);
 }
 
-double RuleCosts::bytes(const Shape& shape, int batch, DType dtype, const Layout& layout) const {
+double RuleCosts::bytes(const Value& whole, int batch) const {
   const auto count = static_cast<size_t>(batch < 0 ? 1 : microbatches_);
-  const int64_t global = batch < 0 ? 1 : shape[static_cast<size_t>(batch)];
+  Program program{.mesh = mesh_, .values = std::vector<Value>(count, whole)};
+  const int64_t global = batch < 0 ? 1 : whole.shape[static_cast<size_t>(batch)];
   const std::vector<int64_t> offsets = balanced_offsets(global, static_cast<int64_t>(count));
-  return reshards_->largest([&](int64_t rank) {
-    int64_t elements = 0;
+  for (size_t m = 0; m < count && count > 1; ++m) {
+    program.values[m].shape[static_cast<size_t>(batch)] = offsets[m + 1] - offsets[m];
+    program.values[m].batch = {batch, offsets[m], global};
+  }
+  return reshards_->largest(program, [&](int64_t rank) {
+    int64_t bytes = 0;
     for (size_t m = 0; m < count; ++m) {
-      Shape part = shape;
-      BatchPart of;
-      if (count > 1) {
-        part[static_cast<size_t>(batch)] = offsets[m + 1] - offsets[m];
-        of = {batch, offsets[m], global};
-      }
-      elements += region_of(part, layout, mesh_, rank, of).elements();
+      bytes += program.local_bytes(static_cast<ValueId>(m), rank);
     }
-    return elements * size_of(dtype);
+    return bytes;
   });
 }
 
+Value RuleCosts::value(TensorId id, const Layout& layout, Part part) const {
+  const Tensor& tensor = graph_.tensor(id);
+  return {.dtype = tensor.dtype,
+          .shape = has_batch(tensor) ? split(tensor.shape, tensor.batch_dim(), part) : tensor.shape,
+          .layout = layout,
+          .packed = packed_rows_of(graph_, id)};
+}
+
 Reshard RuleCosts::reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const {
-  const Tensor& t = graph_.tensor(tensor);
   const auto costs = [&](Part part) {
-    const Shape shape = has_batch(t) ? split(t.shape, t.batch_dim(), part) : t.shape;
-    return reshards_->cheapest({.dtype = t.dtype, .shape = shape, .layout = from}, to, {});
+    return reshards_->cheapest(value(tensor, from, part), to, {});
   };
   Reshard total = costs(Part::larger);
-  if (larger_ < 1.0 && has_batch(t)) {
+  if (larger_ < 1.0 && has_batch(graph_.tensor(tensor))) {
     const Reshard smaller = costs(Part::smaller);
     total.comm_s = average(total.comm_s, smaller.comm_s);
     total.compute_s = average(total.compute_s, smaller.compute_s);

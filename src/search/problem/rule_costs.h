@@ -55,13 +55,15 @@ class RuleCosts {
  private:
   class Sketch;
 
-  // Returns the bytes of a value with the batch as that dimension; -1: none.
-  double bytes(const Shape& shape, int batch, DType dtype, const Layout& layout) const;
+  // Returns the bytes of a value of the whole batch, which is that dimension; -1: none.
+  double bytes(const Value& whole, int batch) const;
 
   // The batch need not divide by the number of microbatches: the first ones have one sequence more.
   enum class Part { larger, smaller };
   // Returns a microbatch's part of a shape with the batch as `dim`.
   Shape split(Shape shape, int dim, Part part) const;
+  // Returns a microbatch's part of a tensor.
+  Value value(TensorId id, const Layout& layout, Part part) const;
   // Averages the seconds of larger and smaller microbatches.
   double average(double larger, double smaller) const {
     return larger_ * larger + (1.0 - larger_) * smaller;
