@@ -1,5 +1,6 @@
 #include "runtime/bind.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -26,6 +27,21 @@ LaunchTable make_table() {
     }
   }
   return table;
+}
+
+// Returns true for an instruction that only makes or sends rows of experts, in a round that has
+// none. All ranks know the counts, so all leave it out.
+bool has_no_rows(const Instruction& instruction, const Binding& binding) {
+  const auto value = [&](ValueId id) -> const Value& { return binding.program.value(id); };
+  const bool makes_rows = std::ranges::all_of(instruction.outputs, [&](ValueId id) {
+    return value(id).packed ? !value(id).packed->all : !value(id).holds.empty();
+  });
+  if (!makes_rows || binding.counts == nullptr) {
+    return false;
+  }
+  const Shape& shape = value(instruction.outputs[0]).shape;
+  return std::all_of(binding.counts, binding.counts + shape[0] * shape[1],
+                     [](int32_t count) { return count == 0; });
 }
 
 }  // namespace
@@ -62,7 +78,7 @@ Span span_of(const Operands& at, const std::vector<ValueId>& values) {
 }
 
 std::function<void(Stream&)> bind(const Instruction& instruction, const Binding& binding) {
-  if (skips(binding.program, instruction, binding.rank)) {
+  if (skips(binding.program, instruction, binding.rank) || has_no_rows(instruction, binding)) {
     return [](Stream&) {};
   }
   return with_floating_type(element_dtype(binding.program, instruction), [&](auto zero) {
