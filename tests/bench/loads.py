@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Predicted against measured step times of experts without capacity under recorded loads. A router without
 a balance loss learns for some steps until it prefers some experts; `analysis experts --loads` writes the
-loads of its second half, and runs of the same steps take them as model.moe.load, under dp, expert
-parallelism and the strategy that the search finds for them; also under expert parallelism predicted from
-even loads. Two hosts, with one and two ranks each, at some bandwidths; ranks of a host share its cores. All
-of it is done in rounds, each with its own profile. The median step of the second half counts; other work on
-a machine only adds time, so the least of the rounds is compared with the least of their predictions. Prints
-a table (Markdown), the median and the worst error, the same for medians over the rounds; asserts nothing.
-Needs root and jobs/install.sh --testbed. On a machine that others use too, `nice -n -20` before it keeps
-most of their work away. Five minutes a round.
+loads of its second half. The router `trace` gives them to runs whose predictions take them, too
+(model.moe.load): under dp, expert parallelism and the strategy that the search finds for them; also under
+expert parallelism predicted from even loads. Two hosts, with one and two ranks each, at some bandwidths;
+ranks of a host share its cores. All of it is done in rounds, each with its own profile. The median step of
+the second half counts; other work on a machine only adds time, so the least of the rounds is compared with
+the least of their predictions. Prints a table (Markdown), the median and the worst error, the same for
+medians over the rounds; asserts nothing. Needs root and jobs/install.sh --testbed. On a machine that others
+use too, `nice -n -20` before it keeps most of their work away. Five minutes a round.
 
     python3 tests/bench/loads.py [--places 1gbit,10gbit] [--ranks 2,4] [--rounds 3]
 """
@@ -35,7 +35,7 @@ CELLS = {"dp": ("dp", True), "ep": ("ep-fastmoe", True), "search": ("search", Tr
 
 
 def record_loads(place, folder, ranks):
-    """Returns a file with the loads of the steps that all cells run."""
+    """Returns a file with the loads that all cells have."""
     out, loads = f"{folder}/recorded.h5", f"{folder}/loads.txt"
     hidup(place, "train", DECK, "--out", out, "--strategy", "dp",
           *settings({**SIZES, "cluster.profile": "none"}), ranks=ranks)
@@ -55,6 +55,7 @@ def measure(place, folder, name, loads, ranks):
     strategy, takes_loads = CELLS[name]
     out = f"{folder}/run.h5"
     keys = {**SIZES, "cluster.profile": f"{folder}/profile.yaml",
+            "model.moe.router": "trace", "model.moe.top_k": 2, "data.trace": loads,
             **({"model.moe.load": loads} if takes_loads else {})}
     hidup(place, "train", DECK, "--out", out, "--strategy", strategy, *settings(keys), ranks=ranks)
     with h5py.File(out) as file:
