@@ -125,7 +125,7 @@ Shape route_biased_shape(Shapes in, const OpAttributes& attributes) {
 }
 
 Shape route_chosen_shape(Shapes in, const OpAttributes& attributes) {
-  const Shape routing = route_shape(in, attributes);
+  Shape routing = route_shape(in, attributes);
   expect(in[1] == routing, "logits[batch, sequence, experts] and chosen[batch, sequence, choices]",
          in);
   return routing;

@@ -70,16 +70,22 @@ void add_extremes(const Program& program, const Value& rows,
 // Returns, per axis, the coordinates of ranks that represent only themselves.
 std::vector<std::set<int64_t>> coordinates_alone(const Program& program) {
   std::vector<std::set<int64_t>> alone(program.mesh.size());
-  std::set<std::pair<ExpectedLoads, Layout>> known;
+  std::vector<const Value*> known;
   for (const Value& value : program.values) {
     for (size_t axis = 0; axis < value.layout.size(); ++axis) {
       if (value.layout[axis].share.is_one_rank()) {
         alone[axis].insert(value.layout[axis].share.rank());
       }
     }
-    if (value.packed && value.packed->loads && std::ranges::any_of(value.layout, cuts_experts) &&
-        known.emplace(value.packed->loads, value.layout).second) {
+    if (!value.packed || !value.packed->loads || !std::ranges::any_of(value.layout, cuts_experts)) {
+      continue;
+    }
+    const auto is_like_it = [&](const Value* other) {
+      return other->packed->loads == value.packed->loads && other->layout == value.layout;
+    };
+    if (std::ranges::none_of(known, is_like_it)) {
       add_extremes(program, value, alone);
+      known.push_back(&value);
     }
   }
   return alone;

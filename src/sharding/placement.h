@@ -61,6 +61,7 @@ class ShareNumber {
   constexpr bool is_one_rank() const { return code_ < 0; }
   constexpr int64_t number() const { return code_; }     // number of one of the axis's shares
   constexpr int64_t rank() const { return -1 - code_; }  // rank that has all
+  // NOLINTNEXTLINE(modernize-use-nullptr): the check takes the default's 0 for a pointer
   constexpr auto operator<=>(const ShareNumber&) const = default;
 
  private:
@@ -109,6 +110,7 @@ struct Placement {
   bool is_plain() const {
     return share.is_equal() || (is_shard() && share == ShareNumber::only(0));
   }
+  // NOLINTNEXTLINE(modernize-use-nullptr): as above
   auto operator<=>(const Placement&) const = default;
 };
 // Returns the placement with that share of the axis, on the ranks that the share includes.

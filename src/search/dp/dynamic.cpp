@@ -98,11 +98,12 @@ class Solver {
   // Continues with the same limit of memory or a lower one.
   DynamicResult run(DynamicResult found) {
     result_ = std::move(found);
-    const auto too_large = std::ranges::stable_partition(result_.plans, [&](const FoundPlan& plan) {
-      return plan.cost.bytes <= problem_.memory_limit;
-    });
-    std::ranges::move(too_large, std::back_inserter(result_.too_large));
-    result_.plans.erase(too_large.begin(), too_large.end());
+    std::vector<FoundPlan>& plans = result_.plans;
+    const auto too_large = std::stable_partition(
+        plans.begin(), plans.end(),
+        [&](const FoundPlan& plan) { return plan.cost.bytes <= problem_.memory_limit; });
+    std::move(too_large, plans.end(), std::back_inserter(result_.too_large));
+    plans.erase(too_large, plans.end());
     if (!result_.too_large.empty()) {
       search_price();
     }

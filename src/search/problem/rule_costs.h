@@ -48,7 +48,7 @@ class RuleCosts {
   // Returns the cost for a microbatch's part of a tensor. `kept`: the backward pass needs the copy.
   Reshard reshard(TensorId tensor, const Layout& from, const Layout& to, bool kept) const;
   // Returns the tensor's bytes on the rank with the largest part, over all microbatches.
-  double bytes(TensorId tensor, const Layout& layout) const;
+  double bytes(TensorId id, const Layout& layout) const;
   // Returns Problem::interference.
   double interference() const;
 
