@@ -22,8 +22,7 @@ namespace hidup {
 struct RoundsModel {
   Graph graph;
   Strategy strategy;
-  std::vector<OpId>
-      original_ops;  // per operation: the one of the original model that it is part of
+  std::vector<OpId> original_ops;  // per operation: the one of the model that it comes from
 };
 
 // Returns the rows of an expert and sequence in a round; those of a whole sequence at most.

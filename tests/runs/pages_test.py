@@ -77,6 +77,7 @@ MASKS = [
     (re.compile(rf"(?<![\w.])({NUMBER}\s*{UNIT}\b\s*)*{NUMBER}\s*{UNIT}(?!\w)(/s\b)?"), "#"),
     (re.compile(rf"(?<![A-Za-z_.])\s*{NUMBER}(?![A-Za-z_])"), "#"),
     (re.compile(r"\bstrategy \S+;"), "strategy #;"),  # what a search finds with measured times
+    (re.compile(r"\b(?:less|more) than measured"), "# than measured"),       # a prediction is off either way
     (re.compile(r"\b\d+x(?=\s)"), "#"),                                       # how many, in a table
     (re.compile(r"(?<= )-(?=\s|$)"), "#"),                                   # no time, in a table
     (re.compile(r"[\s#]*#[\s#]*"), " # "),
