@@ -312,7 +312,7 @@ class NcclCommunicator final : public Communicator, private WatchedGroup {
     }
   }
 
-  // What lies between the parts is summed, too, and not read.
+  // NCCL also adds up the memory between the parts, which nobody reads.
   void padded_reduce_scatter(Stream& stream, const void* send, void* receive,
                              const std::vector<int64_t>& counts, DType dtype,
                              const std::string& name) {

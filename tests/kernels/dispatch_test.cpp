@@ -288,6 +288,9 @@ TEST(Dispatch, RoundsTakeAllUsedSlots) {
       round_counts(s, {all.data(), counted.data(), static_cast<int64_t>(all.size()), first, kRows});
     });
     const Ints counts = counted.values();
+    for (size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(counts[i], std::clamp<int64_t>(all[i] - first, 0, kRows));
+    }
     DispatchSize round = size;
     round.counts = counts.data();
     round.rows = size.experts * size.batch * kRows;

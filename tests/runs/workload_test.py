@@ -14,7 +14,7 @@ FILE, LAYERS, EXPERTS, TOKENS = 6, 2, 4, 5 * 17
 TRACE = ("# two samples of two layers\n"
          "40 20 15 10\n10 10 10 10\n\n"
          "0 0 1 3\n85 85 0 0\n\n")
-# What the trace makes of the choices of 85 tokens.
+# The choices of 85 tokens by the trace.
 LOADS = [[[80, 40, 30, 20], [43, 43, 42, 42]], [[0, 0, 85, 85], [85, 85, 0, 0]]]
 DROPLESS, SLOTS = "model.moe.capacity_factor=none", "model.moe.capacity_factor=1.25"
 
