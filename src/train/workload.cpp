@@ -68,9 +68,12 @@ Weights hot_experts(const Deck& deck, const WorkloadAt&) {
   return heated(moe.experts, in_a_row(moe, 0, part_of(moe, 1, 8)), kHotExperts);
 }
 
+Weights hot_quarter(const MoeDeck& moe, double heat) {
+  return heated(moe.experts, in_a_row(moe, 0, part_of(moe, 1, 4)), heat);
+}
+
 Weights hot_rank(const Deck& deck, const WorkloadAt&) {
-  const MoeDeck& moe = deck.model->moe;
-  return heated(moe.experts, in_a_row(moe, 0, part_of(moe, 1, 4)), kHotRank);
+  return hot_quarter(deck.model->moe, kHotRank);
 }
 
 // Five eighths of the experts, evenly apart, share the heat that hot-rank has on a quarter.
@@ -85,8 +88,7 @@ Weights spread(const Deck& deck, const WorkloadAt&) {
 }
 
 Weights ragged(const Deck& deck, const WorkloadAt&) {
-  const MoeDeck& moe = deck.model->moe;
-  return heated(moe.experts, in_a_row(moe, 0, part_of(moe, 1, 4)), kRagged);
+  return hot_quarter(deck.model->moe, kRagged);
 }
 
 // Half of the experts are idle; of the others one half has somewhat more than the other.
@@ -108,9 +110,7 @@ Weights moving(const Deck& deck, const WorkloadAt& at) {
 }
 
 Weights burst(const Deck& deck, const WorkloadAt& at) {
-  const MoeDeck& moe = deck.model->moe;
-  const double heat = at.step % 4 == 0 ? kBurst : kSteady;
-  return heated(moe.experts, in_a_row(moe, 0, part_of(moe, 1, 4)), heat);
+  return hot_quarter(deck.model->moe, at.step % 4 == 0 ? kBurst : kSteady);
 }
 
 Weights log_normal(const Deck& deck, const WorkloadAt& at) {

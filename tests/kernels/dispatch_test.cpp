@@ -167,6 +167,32 @@ Floats experts_of(const Floats& buffer, const DispatchSize& size, int64_t first,
   return {buffer.begin() + first * expert, buffer.begin() + last * expert};
 }
 
+// Sums of the results for parts of a buffer.
+struct Sums {
+  explicit Sums(const DispatchOutputs& like)
+      : dx(like.dx.size(), 0.0), y(like.y.size(), 0.0), dweights(like.dweights.size(), 0.0F) {}
+
+  void add(const DispatchOutputs& part) {
+    for (size_t i = 0; i < y.size(); ++i) {
+      dx[i] += static_cast<double>(part.dx[i]);
+      y[i] += static_cast<double>(part.y[i]);
+    }
+    for (size_t i = 0; i < dweights.size(); ++i) {
+      dweights[i] += part.dweights[i];
+    }
+  }
+  // Every entry is in one part, so the sums of its weight's gradients are exact.
+  void expect_equal(const DispatchOutputs& whole) const {
+    expect_close(whole.dx, dx, 4.0 * kEpsilon, "dx");
+    expect_close(whole.y, y, 4.0 * kEpsilon, "y");
+    EXPECT_EQ(dweights, whole.dweights.values());
+  }
+
+  Doubles dx;
+  Doubles y;
+  Floats dweights;
+};
+
 TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
   for (const DispatchCase& c :
        {DispatchCase{{3, 17, 5, 2, 4}, 37}, DispatchCase{{2, 33, 5, 1, 20}, 6}}) {
@@ -175,9 +201,7 @@ TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
     const DispatchInputs in(all);
     DispatchOutputs expected(all);
     all_passes(in, in.buffer, routing, expected, all);
-    Doubles dx(expected.dx.size(), 0.0);
-    Doubles y(expected.y.size(), 0.0);
-    Floats dweights(expected.dweights.size(), 0.0F);
+    Sums sums(expected);
     for (const auto& [first, last] : {std::pair<int64_t, int64_t>{0, 2}, {2, 2}, {2, 5}, {5, 5}}) {
       DispatchSize size = all;
       size.first_expert = first;
@@ -186,17 +210,9 @@ TEST(Dispatch, RangesOfExpertsMakeUpTheWhole) {
       all_passes(in, experts_of(in.buffer, all, first, last), routing, out, size);
       EXPECT_EQ(out.buffer.values(), experts_of(expected.buffer.values(), all, first, last));
       EXPECT_EQ(out.dbuffer.values(), experts_of(expected.dbuffer.values(), all, first, last));
-      for (size_t i = 0; i < y.size(); ++i) {
-        dx[i] += static_cast<double>(out.dx[i]);
-        y[i] += static_cast<double>(out.y[i]);
-      }
-      for (size_t i = 0; i < dweights.size(); ++i) {
-        dweights[i] += out.dweights[i];
-      }
+      sums.add(out);
     }
-    expect_close(expected.dx, dx, 4.0 * kEpsilon, "dx");
-    expect_close(expected.y, y, 4.0 * kEpsilon, "y");
-    EXPECT_EQ(dweights, expected.dweights.values());  // one range has the entry
+    sums.expect_equal(expected);
   }
 }
 
@@ -279,9 +295,7 @@ TEST(Dispatch, RoundsTakeAllUsedSlots) {
     }
     return rows;
   };
-  Doubles dx(expected.dx.size(), 0.0);
-  Doubles y(dx);
-  Floats dweights(expected.dweights.size(), 0.0F);
+  Sums sums(expected);
   for (int64_t first = 0; first < size.capacity; first += kRows) {
     IntOutput counted(static_cast<int64_t>(all.size()));
     run([&](Stream& s) {
@@ -307,17 +321,9 @@ TEST(Dispatch, RoundsTakeAllUsedSlots) {
     };
     EXPECT_EQ(begin_of(out.buffer), slots(expected.buffer.values(), counts, first));
     EXPECT_EQ(begin_of(out.dbuffer), slots(expected.dbuffer.values(), counts, first));
-    for (size_t i = 0; i < dx.size(); ++i) {
-      dx[i] += static_cast<double>(out.dx[i]);
-      y[i] += static_cast<double>(out.y[i]);
-    }
-    for (size_t i = 0; i < dweights.size(); ++i) {
-      dweights[i] += out.dweights[i];
-    }
+    sums.add(out);
   }
-  expect_close(expected.dx, dx, 4.0 * kEpsilon, "dx");
-  expect_close(expected.y, y, 4.0 * kEpsilon, "y");
-  EXPECT_EQ(dweights, expected.dweights.values());  // one round has the entry
+  sums.expect_equal(expected);
 }
 
 TEST(Dispatch, HasTheSameBitsForAnyTeam) {

@@ -75,7 +75,7 @@ TEST(MemoryLimit, WhatJustFitsIsFound) {
   }
 }
 
-// Of 512 bytes, 256 divide by the number of groups.
+// 256 of the 512 bytes divide by the number of groups.
 TEST(MemoryLimit, AllowsTheFewestGroups) {
   Setting setting = setting_in_one_group();
   const Graph graph = setting.graph();
